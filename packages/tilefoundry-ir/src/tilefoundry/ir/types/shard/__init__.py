@@ -1,0 +1,1 @@
+"""Topologies, meshes and shard layouts."""
