@@ -31,5 +31,7 @@ def coalesce(layout: Layout, profile: IntTuple | None = None) -> Layout:
     if not isinstance(profile, tuple):
         return from_flat_modes(coalesced_modes(layout))
     if len(profile) != layout.rank:
-        raise ValueError(f"coalesce: profile {profile} has {len(profile)} entries, {layout} has {layout.rank} modes")
+        raise ValueError(
+            f"coalesce: profile {profile} has {len(profile)} entries, {layout} has {layout.rank} modes"
+        )
     return concatenate(*map(coalesce, layout.modes(), profile))

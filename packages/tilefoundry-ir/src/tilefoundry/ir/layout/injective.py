@@ -6,48 +6,62 @@ from math import gcd
 
 from .layout import Layout
 
-Modes = tuple[tuple[int, int], ...]
+Mode = tuple[int, int]
+"""A stride and its extent, in this order so that sorting goes by stride."""
 
 
 def is_injective(layout: Layout) -> bool:
     """Whether no two coordinates share an index.
 
     Two coordinates collide exactly when ``sum(x[k] * d[k]) == 0`` for some x that is not all zero and has
-    ``|x[k]| < extent[k]``. The search fixes x from the largest stride down and keeps only the partial sums
-    that the smaller strides can still cancel; for strides that grow past what the smaller modes reach (all
-    ordinary layouts) that is one value per mode, whatever the extents.
+    ``|x[k]| < extent[k]``. The search fixes x from the largest stride down, keeps only the partial sums
+    that the smaller strides can still cancel, and solves the last two modes in closed form. For strides that
+    grow past what the smaller modes reach (all ordinary layouts) that is one sum per mode, whatever the extents.
     """
-    modes = tuple(sorted((d, s) for s, d in layout.flat_modes() if s > 1))
-    if any(d == 0 for d, _ in modes):
+    modes = sorted((d, s) for s, d in layout.flat_modes() if s > 1)
+    if any(d == 0 for d, _ in modes) or layout.size() > layout.cosize():
         return False
-    if layout.size() > layout.cosize():
-        return False
-    return not _collides(modes)
+    if len(modes) < 2:
+        return True
+    sums = {0}
+    for k in range(len(modes) - 1, 1, -1):
+        reach = sum(d * (s - 1) for d, s in modes[:k])
+        step = gcd(*(d for d, _ in modes[:k]))
+        reached = _sums_after(sums, modes[k], reach, step)
+        if reached is None:
+            return False
+        sums = reached
+    return not any(_two_cancel(p, modes[0], modes[1]) for p in sums)
 
 
-def _collides(modes: Modes) -> bool:
-    reach = [0]
-    divisor = [0]
-    for stride, extent in modes:
-        reach.append(reach[-1] + stride * (extent - 1))
-        divisor.append(gcd(divisor[-1], stride))
-    pending = {0}
-    for k in range(len(modes) - 1, 0, -1):
-        # x and -x collide alike, so the first nonzero x[k] may be taken positive.
-        if k == 1 and _cancels_pairwise(modes[0], modes[1]):
-            return True
-        pending = _next_sums(pending, modes[k], reach[k], divisor[k])
-        if 0 not in pending:
-            pending.add(0)
-    stride, extent = modes[0] if modes else (1, 1)
-    return any(p and p % stride == 0 and abs(p) // stride < extent for p in pending)
-
-
-def _next_sums(pending: set[int], mode: tuple[int, int], reach: int, divisor: int) -> set[int]:
+def _sums_after(sums: set[int], mode: Mode, reach: int, step: int) -> set[int] | None:
+    """The sizes of partial sums after ``mode`` that the rest may cancel; None when one cancels here."""
     stride, extent = mode
-    out: set[int] = set()
-    for p in pending:
-        low = max(-(extent - 1) if p else 0, -((p + reach) // stride))
+    out = {0}
+    for p in sums:
+        low = max(1 - extent, -((reach + p) // stride))
         high = min(extent - 1, (reach - p) // stride)
-        out.update(q for x in range(low, high + 1) if (q := p + x * stride) % divisor == 0)
+        for x in range(low, high + 1):
+            total = p + x * stride
+            if total == 0 and p:
+                return None
+            if total % step == 0:
+                # x and -x solve the same equation, so the sign of the whole sum does not matter.
+                out.add(abs(total))
     return out
+
+
+def _two_cancel(p: int, small: Mode, large: Mode) -> bool:
+    """Whether ``p + y * small + x * large == 0`` has a solution in range other than all zero."""
+    (d0, s0), (d1, s1) = small, large
+    common = gcd(d0, d1)
+    period = d0 // common
+    if p == 0:
+        return period < s1 and d1 // common < s0
+    if p % common:
+        return False
+    room = d0 * (s0 - 1)
+    low = max(1 - s1, -((p + room) // d1))
+    high = min(s1 - 1, (room - p) // d1)
+    residue = -(p // common) * pow(d1 // common, -1, period) % period
+    return low + (residue - low) % period <= high

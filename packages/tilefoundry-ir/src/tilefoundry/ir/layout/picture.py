@@ -24,7 +24,11 @@ def draw(function: Callable[[int], int], shape: IntTuple, title: str) -> str:
     shown_rows = min(rows, MAX_CELLS)
     shown = max(1, min(columns, MAX_CELLS // shown_rows))
     cells = [[function(r + rows * c) for c in range(shown)] for r in range(shown_rows)]
-    cut = "" if (shown_rows, shown) == (rows, columns) else f" (first {shown_rows} x {shown} of {rows} x {columns})"
+    cut = (
+        ""
+        if (shown_rows, shown) == (rows, columns)
+        else f" (first {shown_rows} x {shown} of {rows} x {columns})"
+    )
     return svg_table(cells, title + cut)
 
 

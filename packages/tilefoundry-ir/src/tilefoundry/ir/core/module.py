@@ -1,0 +1,336 @@
+"""Modules: named trees of functions, children and orchestration methods; pure IR without data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Union
+
+from tilefoundry.ir.core.retarget import retarget_calls
+from tilefoundry.ir.hir.function import Function
+from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.types import TensorType
+
+__all__ = ["AnyFunction", "Module", "WeightTable", "select"]
+
+AnyFunction = Union[Function, PrimFunction]
+
+
+class WeightTable(Mapping[str, TensorType]):
+    """Weight name -> declared type, in (function, parameter) order. Calling it returns itself."""
+
+    def __init__(self, types: Mapping[str, TensorType]) -> None:
+        self._types = dict(types)
+
+    def __getitem__(self, name: str) -> TensorType:
+        return self._types[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._types)
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+    def __call__(self) -> WeightTable:
+        return self
+
+    def __repr__(self) -> str:
+        return f"WeightTable({', '.join(f'{n}: {t}' for n, t in self._types.items())})"
+
+
+class Module:
+    """A named node: functions, children, methods, and what its subtree inherits.
+
+    Args:
+        name: the node's name; an attached child carries the name of the attribute it sits under.
+        functions: HIR ``Function`` or TIR ``PrimFunction`` objects, in definition order.
+        entry: the function that a bare call runs, or None.
+        modules: children, already named.
+        target: the Target of the whole tree; only a root declares one.
+        topologies: None inherits the owner's levels, ``()`` means none, a tuple replaces them whole.
+        metadata: free string-keyed facts; not part of the program.
+        methods: plain Python functions bound at access (``forward``, ``init_caches``, ...).
+
+    A Module is immutable; it seals its functions. A child that already has an owner is copied, so that the
+    first owner's subtree stays as it was. ``mod.<name>`` resolves functions (as runners over every declared
+    parameter), then children, then methods. Equality is structural; methods count by name.
+
+    Raises:
+        TypeError, ValueError: wrong member kinds, clashing names, an unknown entry, repeated level names, a
+            child that declares a target.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        functions: tuple[AnyFunction, ...] = (),
+        entry: str | None = None,
+        modules: tuple[Module, ...] = (),
+        target: Any | None = None,
+        topologies: tuple[Any, ...] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        methods: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
+        fields = {
+            "name": name,
+            "functions": tuple(functions),
+            "entry": entry,
+            "target": target,
+            "topologies": None if topologies is None else tuple(topologies),
+            "metadata": MappingProxyType(dict(metadata or {})),
+            "methods": MappingProxyType(dict(methods or {})),
+            "_owner": None,
+            "_cache": {},
+        }
+        for key, value in fields.items():
+            object.__setattr__(self, key, value)
+        object.__setattr__(self, "modules", tuple(modules))
+        _check_members(self)
+        object.__setattr__(self, "modules", tuple(_attached(self, child) for child in modules))
+        for function in self.functions:
+            function.seal()
+
+    name: str
+    functions: tuple[AnyFunction, ...]
+    entry: str | None
+    modules: tuple[Module, ...]
+    target: Any | None
+    topologies: tuple[Any, ...] | None
+    metadata: Mapping[str, Any]
+    methods: Mapping[str, Callable[..., Any]]
+    _owner: Module | None
+    _cache: dict[str, Any]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"module {self.name!r} is immutable; build another Module instead of setting {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"module {self.name!r} is immutable; {name!r} cannot be deleted")
+
+    @property
+    def owner(self) -> Module | None:
+        """The Module this one is attached to, or None for a root."""
+        return self._owner
+
+    @property
+    def root(self) -> Module:
+        """The outermost owner; the module itself where it has none."""
+        node = self
+        while node._owner is not None:
+            node = node._owner
+        return node
+
+    @property
+    def path(self) -> str:
+        """Dotted path below the root; empty for the root."""
+        parts = []
+        node = self
+        while node._owner is not None:
+            parts.append(node.name)
+            node = node._owner
+        return ".".join(reversed(parts))
+
+    @property
+    def weights(self) -> WeightTable:
+        """The union of all functions' weight parameters, in (function, parameter) order.
+
+        Raises ValueError where one name is declared with two types.
+        """
+        found: dict[str, TensorType] = {}
+        for function in self.functions:
+            for param in function.params:
+                if param.is_const:
+                    _add_weight(self, found, function.name, param)
+        return WeightTable(found)
+
+    def function_named(self, name: str) -> tuple[AnyFunction, ...]:
+        """The function called ``name`` as a tuple of one, or an empty tuple."""
+        return tuple(f for f in self.functions if f.name == name)
+
+    def lookup(self, name: str) -> AnyFunction:
+        """The function called ``name``; KeyError listing the functions there are otherwise."""
+        found = self.function_named(name)
+        if not found:
+            raise KeyError(f"module {self.name!r} has no function {name!r}; {self.callables()}")
+        return found[0]
+
+    def child(self, name: str) -> Module:
+        """The child called ``name``; KeyError listing the children there are otherwise."""
+        for child in self.modules:
+            if child.name == name:
+                return child
+        names = ", ".join(c.name for c in self.modules) or "none"
+        raise KeyError(f"module {self.name!r} has no child {name!r}; children: {names}")
+
+    def entry_function(self) -> AnyFunction:
+        """The entry; ValueError listing what can be called where the module has none."""
+        if self.entry is None:
+            raise ValueError(f"module {self.name!r} has no entry; {self.callables()}")
+        return self.lookup(self.entry)
+
+    def callables(self) -> str:
+        """One sentence that lists functions, children and methods, for messages."""
+        groups = (
+            ("functions", [f.name for f in self.functions]),
+            ("children", [m.name for m in self.modules]),
+            ("methods", list(self.methods)),
+        )
+        return "; ".join(f"{label}: {', '.join(names) or 'none'}" for label, names in groups)
+
+    def effective_topologies(self) -> tuple[Any, ...]:
+        """The levels in force here: the nearest declaration on the way to the root, or none."""
+        node: Module | None = self
+        while node is not None:
+            if node.topologies is not None:
+                return node.topologies
+            node = node._owner
+        return ()
+
+    def resolve_topology(self, name: str) -> Any:
+        """The level called ``name`` in force here; KeyError listing the levels there are otherwise."""
+        levels = self.effective_topologies()
+        for level in levels:
+            if level.name == name:
+                return level
+        names = ", ".join(level.name for level in levels) or "none"
+        raise KeyError(f"module {self.name!r} has no topology {name!r}; levels in force: {names}")
+
+    def resolve_target(self) -> Any:
+        """The Target that the root declares, the identical instance; ValueError where nobody declared one."""
+        target = self.root.target
+        if target is None:
+            raise ValueError(
+                f"module {self.root.name!r} declares no target; give @module(target=...) or pass target= to the verb"
+            )
+        return target
+
+    def cloned(self) -> Module:
+        """A copy without owner: functions, bodies and children are copies, internal calls reach the copies."""
+        return _copied(self, self.name)
+
+    def renamed(self, name: str) -> Module:
+        """``cloned()`` under another name: one definition, many layers."""
+        return _copied(self, name)
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for names that are no field; names with a leading underscore never resolve to members.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return resolve_member(self, name)
+
+    def __dir__(self) -> list[str]:
+        members = [f.name for f in self.functions] + [m.name for m in self.modules] + list(self.methods)
+        return sorted({*object.__dir__(self), *members})
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Module):
+            return NotImplemented
+        return self is other or _structure(self) == _structure(other)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.entry, tuple(f.name for f in self.functions), tuple(m.name for m in self.modules)))
+
+    def __repr__(self) -> str:
+        return f"Module({self.name!r}; {self.callables()})"
+
+
+def select(module: Module, path: str) -> Module | AnyFunction:
+    """What the dotted ``path`` names: children first, the last part a child or a function.
+
+    Raises KeyError naming the part that does not resolve.
+    """
+    node = module
+    parts = path.split(".")
+    for i, part in enumerate(parts):
+        last = i == len(parts) - 1
+        if last and node.function_named(part):
+            return node.lookup(part)
+        node = node.child(part)
+    return node
+
+
+def resolve_member(module: Module, name: str) -> Any:
+    """What ``module.<name>`` is: a function runner, a child, or a bound method."""
+    raise AttributeError(f"module {module.name!r} has no member {name!r}; {module.callables()}")
+
+
+def _structure(module: Module) -> tuple[Any, ...]:
+    return (
+        module.name,
+        module.functions,
+        module.entry,
+        module.target,
+        module.topologies,
+        dict(module.metadata),
+        tuple(module.methods),
+        module.modules,
+    )
+
+
+def _add_weight(module: Module, found: dict[str, TensorType], function: str, param: Any) -> None:
+    known = found.setdefault(param.name, param.type)
+    if known != param.type:
+        raise ValueError(
+            f"module {module.name!r}: the weight {param.name!r} is declared {known} and, in {function}, "
+            f"{param.type}; one name has one type"
+        )
+
+
+def _check_members(module: Module) -> None:
+    if not isinstance(module.name, str) or not module.name.isidentifier():
+        raise ValueError(f"a module's name must be an identifier, got {module.name!r}")
+    for function in module.functions:
+        if not isinstance(function, (Function, PrimFunction)):
+            raise TypeError(f"module {module.name!r}: a function is a Function or PrimFunction, got {function!r}")
+    for child in module.modules:
+        _check_child(module, child)
+    _check_names(module)
+    _check_levels(module)
+    if module.entry is not None and not module.function_named(module.entry):
+        raise ValueError(f"module {module.name!r}: entry {module.entry!r} is no function of it; {module.callables()}")
+
+
+def _check_child(module: Module, child: object) -> None:
+    if not isinstance(child, Module):
+        raise TypeError(f"module {module.name!r}: a child is a Module, got {child!r}")
+    if child.target is not None:
+        raise ValueError(
+            f"module {module.name!r}: the child {child.name!r} declares the target {child.target}; "
+            "only a root may, so declare it there"
+        )
+
+
+def _check_names(module: Module) -> None:
+    names = [f.name for f in module.functions] + [m.name for m in module.modules] + list(module.methods)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"module {module.name!r}: {', '.join(twice)} named twice among functions, children and methods; "
+            "give each member its own name"
+        )
+
+
+def _check_levels(module: Module) -> None:
+    names = [level.name for level in module.topologies or ()]
+    if len(set(names)) != len(names):
+        raise ValueError(f"module {module.name!r}: topology levels must have different names, got {names}")
+
+
+def _attached(owner: Module, child: Module) -> Module:
+    attached = child if child._owner is None else child.cloned()
+    object.__setattr__(attached, "_owner", owner)
+    return attached
+
+
+def _copied(module: Module, name: str) -> Module:
+    copy = Module(
+        name,
+        retarget_calls(module.functions),
+        module.entry,
+        tuple(child.cloned() for child in module.modules),
+        module.target,
+        module.topologies,
+        module.metadata,
+        module.methods,
+    )
+    return copy

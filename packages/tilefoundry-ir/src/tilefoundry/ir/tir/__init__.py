@@ -1,0 +1,1 @@
+"""The statement-level IR: explicit buffers, loops and launches."""
