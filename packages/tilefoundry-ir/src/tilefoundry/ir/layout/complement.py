@@ -26,8 +26,8 @@ def complement(layout: Layout, cotarget: int | None = None) -> Layout:
     for stride, extent in ordered:
         if stride % span:
             raise ValueError(
-                f"complement: {layout} has none: stride {stride} is no multiple of the {span} indices that its "
-                "smaller modes span"
+                f"complement: {layout} has none: stride {stride} is no multiple of the {span} indices "
+                "that its smaller modes span"
             )
         out.append((stride // span, span))
         span = stride * extent

@@ -35,8 +35,8 @@ def composition(outer: Layout, inner: Layout | int | Sequence) -> Layout:
     inner = inner if isinstance(inner, Layout) else Layout(inner)
     if inner.cosize() > outer.size():
         raise CompositionError(
-            f"composition: {inner} reaches index {inner.cosize() - 1}, {outer} has {outer.size()} coordinates; "
-            "pad the outer layout or shrink the inner one"
+            f"composition: {inner} reaches index {inner.cosize() - 1}, {outer} has {outer.size()} "
+            "coordinates; pad the outer layout or shrink the inner one"
         )
     composed = _Composer(outer, inner)
     return composed.layout(inner)

@@ -16,7 +16,7 @@ def is_injective(layout: Layout) -> bool:
     Two coordinates collide exactly when ``sum(x[k] * d[k]) == 0`` for some x that is not all zero and has
     ``|x[k]| < extent[k]``. The search fixes x from the largest stride down, keeps only the partial sums
     that the smaller strides can still cancel, and solves the last two modes in closed form. For strides that
-    grow past what the smaller modes reach (all ordinary layouts) that is one sum per mode, whatever the extents.
+    grow past what the smaller modes reach (all ordinary layouts) that is one sum per mode at any extent.
     """
     modes = sorted((d, s) for s, d in layout.flat_modes() if s > 1)
     if any(d == 0 for d, _ in modes) or layout.size() > layout.cosize():

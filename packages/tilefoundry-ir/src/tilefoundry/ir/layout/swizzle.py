@@ -19,7 +19,7 @@ class Swizzle:
     block of ``period`` indices and is its own inverse.
 
     Raises:
-        ValueError: ``bits`` or ``base`` negative, or ``|shift|`` below ``bits`` (the bit fields would overlap).
+        ValueError: ``bits`` or ``base`` negative, or ``|shift|`` below ``bits`` (the fields would overlap).
 
     >>> [Swizzle(1, 0, 1)(i) for i in range(4)]
     [0, 1, 3, 2]
