@@ -1,0 +1,17 @@
+/// \file runtime.h
+/// The CPU surface: plain C++17, no CuTe, no CUDA header, no BLAS symbol.
+#pragma once
+
+#include <tilefoundry/runtime/cpu/abi.h>
+#include <tilefoundry/runtime/cpu/binary.h>
+#include <tilefoundry/runtime/cpu/cast.h>
+#include <tilefoundry/runtime/cpu/copy.h>
+#include <tilefoundry/runtime/cpu/dtype.h>
+#include <tilefoundry/runtime/cpu/matmul.h>
+#include <tilefoundry/runtime/cpu/norm.h>
+#include <tilefoundry/runtime/cpu/parallel.h>
+#include <tilefoundry/runtime/cpu/reduce.h>
+#include <tilefoundry/runtime/cpu/softmax.h>
+#include <tilefoundry/runtime/cpu/tags.h>
+#include <tilefoundry/runtime/cpu/unary.h>
+#include <tilefoundry/runtime/cpu/view.h>
