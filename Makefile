@@ -1,0 +1,52 @@
+# The two commands most people need: `make quickstart` and `make test`.
+SHELL := /bin/bash
+UV := $(shell tools/find_uv.sh)
+export UV_PROJECT_ENVIRONMENT ?= .venv
+
+PACKAGES := tilefoundry-ir tilefoundry-runtime tilefoundry-cuda strideweave-carriers
+NOGPU := -m "not gpu"
+
+.PHONY: quickstart test lint types boundaries isolation wheels docs clean setup uv
+
+setup: uv
+	$(UV) sync --locked
+
+uv:
+	@tools/bootstrap_uv.sh
+
+quickstart: setup
+	$(UV) run --no-sync python tests-integration/pipeline/quickstart.py
+
+test: setup
+	$(UV) run --no-sync python -m pytest $(PYTEST_ARGS)
+
+lint: setup
+	$(UV) run --no-sync ruff check .
+	$(UV) run --no-sync ruff format --check .
+
+# The namespace is one folder only where nothing is installed editable.
+types: uv
+	UV_PROJECT_ENVIRONMENT=envs/installed $(UV) sync --locked --no-editable
+	UV_PROJECT_ENVIRONMENT=envs/installed $(UV) run --no-sync python tools/check_types.py
+
+boundaries: uv
+	UV_PROJECT_ENVIRONMENT=envs/installed $(UV) sync --locked --no-editable
+	UV_PROJECT_ENVIRONMENT=envs/installed $(UV) run --no-sync lint-imports
+	UV_PROJECT_ENVIRONMENT=envs/installed $(UV) run --no-sync python tools/check_doors.py
+
+# Each package's tests with only its own dependencies.
+isolation: $(PACKAGES:%=isolation-%)
+isolation-%: uv
+	UV_PROJECT_ENVIRONMENT=envs/$* $(UV) run --locked --exact --package $* --group test python -m pytest packages/$*
+
+wheels: uv
+	rm -rf dist
+	$(UV) build --all-packages --out-dir dist
+	$(UV) run --no-project --isolated --with packaging python tools/check_wheels.py dist
+
+docs: uv
+	$(UV) sync --locked --group docs
+	$(UV) run --no-sync mkdocs build --strict
+
+clean:
+	rm -rf .venv envs dist site build .pytest_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,1 @@
+"""all-MiniLM-L6-v2: the program, its checkpoint and its hand-written twin."""
