@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Materialise the pinned CUTLASS headers in `third_party/cutlass/include`.
 
-The pin (`third_party/cutlass/PIN.toml`) names one wheel by its SHA-256 and the digest of the header tree inside it.
-The wheel is fetched once with pip by hash and kept in a cache folder; after that nothing touches the network. The tree
-on disk is compared with the pinned digest, so no marker file is written and a damaged tree is noticed.
+The pin (`third_party/cutlass/PIN.toml`) names one wheel by its SHA-256 and the digest of the header tree in it.
+The wheel is fetched once with pip by hash and kept in a cache folder; after that nothing touches the network.
+The tree on disk is compared with the pinned digest, so no marker file is written and damage is noticed.
 
     python tools/vendor.py            materialise (does nothing when the tree is right)
     python tools/vendor.py --check    exit 1 unless the tree is right
@@ -53,9 +53,7 @@ class Pin:
             fields = tomllib.loads(path.read_text())["wheel"]
             return cls(**{name: fields[name] for name in cls.__dataclass_fields__})
         except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
-            raise VendorError(
-                f"{path}: not a complete pin ({error!r}); restore it from version control"
-            ) from error
+            raise VendorError(f"{path}: not a complete pin ({error!r}); restore the file") from error
 
 
 def tree_digest(root: Path) -> str:
@@ -83,9 +81,7 @@ def pip_command() -> list[str]:
     for name in ("pip3", "pip"):
         if found := shutil.which(name):
             return [found]
-    raise VendorError(
-        "no pip for this interpreter and none on PATH; install pip, then run tools/vendor.py again"
-    )
+    raise VendorError("no pip for this interpreter and none on PATH; install pip and run this again")
 
 
 def file_digest(path: Path) -> str:
@@ -101,12 +97,10 @@ def fetch(pin: Pin, cache: Path, *, offline: bool) -> Path:
             return wheel
         if offline:
             raise VendorError(
-                f"{wheel}: sha256 is {actual}, pinned {pin.sha256}; delete it and run tools/vendor.py with network"
+                f"{wheel}: sha256 is {actual}, pinned {pin.sha256}; delete it and run without --offline"
             )
     if offline:
-        raise VendorError(
-            f"{wheel}: not in the cache; run tools/vendor.py once with network, or copy the wheel there"
-        )
+        raise VendorError(f"{wheel}: not in the cache; run once without --offline, or copy the wheel there")
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         download(pin, Path(scratch))
@@ -123,8 +117,8 @@ def download(pin: Pin, target: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode or not (target / pin.filename).is_file():
         raise VendorError(
-            f"{pin.distribution}=={pin.version} (sha256 {pin.sha256}) could not be fetched; check the network or put "
-            f"{pin.filename} into {cache_dir()}. pip said:\n{done.stderr.strip() or done.stdout.strip()}"
+            f"{pin.distribution}=={pin.version} (sha256 {pin.sha256}) could not be fetched; "
+            f"check the network or put {pin.filename} into {cache_dir()}. pip said:\n{done.stderr.strip() or done.stdout.strip()}"
         )
 
 
@@ -142,7 +136,8 @@ def unpack(pin: Pin, wheel: Path, target: Path) -> None:
         if not fresh.is_dir() or (actual := tree_digest(fresh)) != pin.tree_sha256:
             found = actual if fresh.is_dir() else "no files"
             raise VendorError(
-                f"{wheel}: headers below {pin.prefix} digest to {found}, pinned {pin.tree_sha256}; correct PIN.toml"
+                f"{wheel}: headers below {pin.prefix} digest to {found}, "
+                f"pinned {pin.tree_sha256}; correct PIN.toml"
             )
         if target.exists():
             target.rename(Path(scratch) / "old")

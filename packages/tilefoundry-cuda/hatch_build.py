@@ -1,7 +1,8 @@
 """Build hook: packs the C++ runtime and the pinned CUTLASS headers into the sdist and the wheel.
 
-Sources: an sdist carries both trees in `_vendor/`; a checkout has the runtime in `cpp-runtime/include` and gets the
-pinned headers from `tools/vendor.py`. An editable install takes nothing: `include_dirs()` finds the checkout.
+Sources: an sdist carries both trees in `_vendor/`; a checkout has the runtime in `cpp-runtime/include` and
+gets the pinned headers from `tools/vendor.py`. An editable install takes nothing: `include_dirs()` finds the
+checkout.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class HeaderHook(BuildHookInterface):
 
 
 def header_files(root: Path) -> dict[str, Path]:
-    """Packed name -> file, from the sdist's `_vendor/` when there is one, else from the checkout around `root`."""
+    """Packed name -> file: from the sdist's `_vendor/` when there is one, else from the checkout."""
     vendor = root / "_vendor"
     if vendor.is_dir():
         return tree(vendor, "")
@@ -47,18 +48,14 @@ def header_files(root: Path) -> dict[str, Path]:
 def tree(folder: Path, prefix: str) -> dict[str, Path]:
     """Every file below `folder`, by its packed name."""
     if not folder.is_dir():
-        raise FileNotFoundError(
-            f"{folder}: not there; build from a checkout of the repository or from an sdist"
-        )
+        raise FileNotFoundError(f"{folder}: not there; build from a checkout or from an sdist")
     return {prefix + p.relative_to(folder).as_posix(): p for p in folder.rglob("*") if p.is_file()}
 
 
 def load_vendor_tool(path: Path) -> Any:
     """The checkout's tools/vendor.py as a module."""
     if not path.is_file():
-        raise FileNotFoundError(
-            f"{path}: not there; build from a checkout of the repository or from an sdist"
-        )
+        raise FileNotFoundError(f"{path}: not there; build from a checkout or from an sdist")
     spec = importlib.util.spec_from_file_location("tilefoundry_vendor_tool", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

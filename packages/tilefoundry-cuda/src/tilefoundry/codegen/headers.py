@@ -28,7 +28,8 @@ def include_dirs(*, cute: bool = True) -> tuple[Path, ...]:
         found = (root / "cpp-runtime" / "include", root / "third_party" / "cutlass" / "include")
     else:
         raise FileNotFoundError(
-            f"the C++ runtime headers are neither in {packed[0]} nor in a checkout around it; reinstall tilefoundry-cuda"
+            f"the C++ runtime headers are neither in {packed[0]} nor in a checkout around it; "
+            "reinstall tilefoundry-cuda"
         )
     if cute and not (found[1] / "cute").is_dir():
         raise FileNotFoundError(f"{found[1]}: no CUTLASS headers there; run tools/vendor.py in the checkout")
