@@ -54,6 +54,8 @@ class Op:
             ``ctx.dim(d)`` gives a dim's integer, ``ctx.device`` the device, ``ctx.result_type`` the inferred
             type. It must not write to its operands, and may return views of them.
         optional: how many trailing operands a call may leave out.
+        normalize: ``normalize(types, attrs) -> attrs`` puts attributes into their one canonical form (negative
+            axes, defaults that depend on the operands) before typing; None where they are canonical already.
         doc: the formula, one line.
     """
 
@@ -64,6 +66,7 @@ class Op:
     attrs: tuple[Attr, ...] = ()
     variadic: bool = False
     optional: int = 0
+    normalize: Callable[[tuple[Type, ...], Mapping[str, Any]], dict[str, Any]] | None = None
     doc: str = ""
 
     def __repr__(self) -> str:
@@ -101,7 +104,10 @@ class Op:
         """
         self.check_arity(len(args))
         bound = self.bind_attrs(attrs or {})
-        type_ = self.infer(tuple(arg.type for arg in args), bound)
+        types = tuple(arg.type for arg in args)
+        if self.normalize is not None:
+            bound = self.normalize(types, bound)
+        type_ = self.infer(types, bound)
         return Call(type_, self, tuple(args), tuple(bound.items()))
 
     def check_arity(self, count: int) -> None:
