@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Materialise the pinned CUTLASS headers in `third_party/cutlass/include`.
 
-The pin (`third_party/cutlass/PIN.toml`) names one wheel by its SHA-256 and the digest of the header tree in it.
-The wheel is fetched once with pip by hash and kept in a cache folder; after that nothing touches the network.
+The pin (`third_party/cutlass/PIN.toml`) names one wheel by its SHA-256 and the digest of the header tree
+in it. The wheel is fetched once with pip by hash and kept in a cache folder; after that nothing touches the network.
 The tree on disk is compared with the pinned digest, so no marker file is written and damage is noticed.
 
     python tools/vendor.py            materialise (does nothing when the tree is right)
@@ -118,7 +118,8 @@ def download(pin: Pin, target: Path) -> None:
     if done.returncode or not (target / pin.filename).is_file():
         raise VendorError(
             f"{pin.distribution}=={pin.version} (sha256 {pin.sha256}) could not be fetched; "
-            f"check the network or put {pin.filename} into {cache_dir()}. pip said:\n{done.stderr.strip() or done.stdout.strip()}"
+            f"check the network or put {pin.filename} into {cache_dir()}. pip said:\n"
+            f"{done.stderr.strip() or done.stdout.strip()}"
         )
 
 
