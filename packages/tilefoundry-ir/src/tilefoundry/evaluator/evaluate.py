@@ -46,7 +46,9 @@ class EvalContext:
         return type_.concrete_shape(self.env)
 
 
-def evaluate(function: Function, *tensors: Any, constants: ConstantLookup | None = None) -> Any:
+def evaluate(
+    function: Function, *tensors: Any, constants: ConstantLookup | None = None, device: Any | None = None
+) -> Any:
     """The value of ``function`` on torch tensors, one per declared parameter, weights included.
 
     Arguments are checked against the declared dtypes and shapes before anything runs, and are never written
@@ -57,6 +59,7 @@ def evaluate(function: Function, *tensors: Any, constants: ConstantLookup | None
         tensors: one per parameter.
         constants: how to find the weights of child modules that the body calls into; a ``LoadedModule``
             gives this.
+        device: where a function without tensor arguments runs; the CPU by default.
 
     Returns:
         A tensor, or a (nested) tuple of tensors for a ``TupleType`` result.
@@ -70,13 +73,15 @@ def evaluate(function: Function, *tensors: Any, constants: ConstantLookup | None
     if not isinstance(function, Function):
         raise TypeError(f"evaluate takes a Function (decorate it with @func), got {type(function).__name__}")
     with torch.no_grad():
-        return _run_function(function, tensors, constants)
+        return _run_function(function, tensors, constants, torch.device(device or "cpu"))
 
 
-def _run_function(function: Function, tensors: tuple[Any, ...], constants: ConstantLookup | None) -> Any:
+def _run_function(
+    function: Function, tensors: tuple[Any, ...], constants: ConstantLookup | None, default: Any
+) -> Any:
     env = bind_arguments(function.name, function.params, tensors)
     chosen = _select_variant(function, env)
-    ctx = EvalContext(env, _device(function, tensors), constants=constants)
+    ctx = EvalContext(env, _device(function, tensors, default), constants=constants)
     ctx.values.update((p.name, t) for p, t in zip(chosen.params, tensors, strict=True))
     if chosen.body is None:
         raise EvaluationError(f"{function.name} has no body and no variant; add one with @{function.name}.specialize")
@@ -95,14 +100,12 @@ def _select_variant(function: Function, env: Mapping[str, int]) -> Function:
     raise EvaluationError(f"{function.name}: no variant covers {dict(env)}; the variants cover {ranges}")
 
 
-def _device(function: Function, tensors: tuple[Any, ...]) -> Any:
-    import torch
-
+def _device(function: Function, tensors: tuple[Any, ...], default: Any) -> Any:
     devices = {t.device: p.name for p, t in zip(function.params, tensors, strict=True)}
     if len(devices) > 1:
         listed = ", ".join(f"{name} on {device}" for device, name in devices.items())
         raise EvaluationError(f"{function.name}: arguments must sit on one device, got {listed}")
-    return next(iter(devices), torch.device("cpu"))
+    return next(iter(devices), default)
 
 
 def _run_block(block: Block, ctx: EvalContext) -> tuple[Any, ...]:
@@ -131,7 +134,7 @@ def _run_value(value: Call | FunctionCall, ctx: EvalContext) -> Any:
 
 def _call_function(call: FunctionCall, args: tuple[Any, ...], ctx: EvalContext) -> Any:
     if not call.enters_child:
-        return _run_function(call.callee, args, ctx.constants)
+        return _run_function(call.callee, args, ctx.constants, ctx.device)
     prefix = call.path[:-1]
     lookup = ctx.constants
     if lookup is None and _needs_constants(call.callee):
@@ -142,7 +145,7 @@ def _call_function(call: FunctionCall, args: tuple[Any, ...], ctx: EvalContext) 
     given = iter(args)
     full = tuple(lookup(prefix, p.name) if p.is_const else next(given) for p in call.callee.params)  # type: ignore[misc]  # a callee with weights was refused above
     nested = None if lookup is None else (lambda path, name: lookup(prefix + path, name))
-    return _run_function(call.callee, full, nested)
+    return _run_function(call.callee, full, nested, ctx.device)
 
 
 def _needs_constants(function: Function) -> bool:

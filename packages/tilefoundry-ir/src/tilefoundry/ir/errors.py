@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "CheckpointError",
     "DslError",
     "EvaluationError",
     "LoweringError",
@@ -27,6 +28,10 @@ class DslError(TileFoundryError, SyntaxError):
 
 class EvaluationError(TileFoundryError, ValueError):
     """Arguments of an evaluation disagree with the function's declared parameters."""
+
+
+class CheckpointError(TileFoundryError, ValueError):
+    """A checkpoint is damaged, or a tensor of it disagrees with the weight's declaration."""
 
 
 class VerificationError(TileFoundryError, ValueError):
