@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
 
+from .errors import CheckpointError
+
 MAX_HEADER = 100_000_000
 LFS_MARK = b"version https://git-lfs"
 
@@ -26,7 +28,7 @@ BITS = MappingProxyType(
 """Bits of one element, by the format's dtype names."""
 
 
-class HeaderError(ValueError):
+class HeaderError(CheckpointError):
     """The file is no readable safetensors file; the subclasses tell why."""
 
 
@@ -165,7 +167,8 @@ def _entry(where: str, name: str, value: object) -> TensorEntry:
     wanted = tensor_nbytes(dtype, entry.shape)
     if entry.nbytes != wanted:
         raise BadOffsets(
-            f"{where}: {name}: {dtype}{list(shape)} takes {wanted} bytes, data_offsets {offsets} span {entry.nbytes}"
+            f"{where}: {name}: {dtype}{list(shape)} takes {wanted} bytes, "
+            f"data_offsets {offsets} span {entry.nbytes}"
         )
     return entry
 
