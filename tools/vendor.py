@@ -2,8 +2,9 @@
 """Materialise the pinned CUTLASS headers in `third_party/cutlass/include`.
 
 The pin (`third_party/cutlass/PIN.toml`) names one wheel by its SHA-256 and the digest of the header tree
-in it. The wheel is fetched once with pip by hash and kept in a cache folder; after that nothing touches the network.
-The tree on disk is compared with the pinned digest, so no marker file is written and damage is noticed.
+in it. The wheel is fetched once with pip by hash and kept in a cache folder; after that nothing
+touches the network. The tree on disk is compared with the pinned digest, so no marker file is written and
+damage is noticed.
 
     python tools/vendor.py            materialise (does nothing when the tree is right)
     python tools/vendor.py --check    exit 1 unless the tree is right
