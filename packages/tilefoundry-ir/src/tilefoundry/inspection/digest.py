@@ -1,0 +1,34 @@
+"""Digests of programs, for cache keys."""
+
+from __future__ import annotations
+
+import hashlib
+
+from tilefoundry.inspection.names import Header
+from tilefoundry.inspection.script import as_script
+from tilefoundry.inspection.values import value_text
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.hir.function import Function
+
+__all__ = ["digest"]
+
+_KEY = "inspection.digest"
+
+
+def digest(node: Function | Module) -> str:
+    """The SHA-256 of a program's canonical text as 64 hex digits.
+
+    A Module's own text is printed once and its digest kept with the Module; each look-up combines it with the
+    levels in force where the Module hangs, since these change when it is attached. Orchestration methods are
+    not part of it: nothing compiles them. Thread-safe: two threads at worst compute one text twice.
+    """
+    if not isinstance(node, Module):
+        return _sha(as_script(node))
+    own = node._cache.get(_KEY)
+    if own is None:
+        own = node._cache.setdefault(_KEY, _sha(as_script(node, methods=False)))
+    return _sha(own + "\n" + value_text(node.effective_topologies(), Header(())))
+
+
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,53 @@
+"""A HIR function as a decorated Python ``def``, with its converters and variants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilefoundry.inspection.body_text import INDENT, BodyText
+from tilefoundry.inspection.names import Header
+from tilefoundry.inspection.values import type_text, value_text
+from tilefoundry.ir.core.expr import Var
+from tilefoundry.ir.hir.function import Function
+
+__all__ = ["decorator_text", "function_lines"]
+
+WIDTH = 100
+
+
+def function_lines(function: Function, header: Header) -> list[str]:
+    """The lines of ``function``, unindented: the ``def``, then one ``def`` per converter and per variant."""
+    head = decorator_text("func", header, topologies=function.topologies, target=function.target)
+    lines = [head, *_def_lines(function, header)]
+    for weight, converter in function.converters.items():
+        lines += ["", f'@{function.name}.converter("{weight}")', *_def_lines(converter, header)]
+    for variant in function.variants:
+        pattern = value_text(variant.pattern, header)
+        lines += ["", f"@{function.name}.specialize({pattern})", *_def_lines(variant.function, header)]
+    return lines
+
+
+def decorator_text(name: str, header: Header, **given: object) -> str:
+    """``@name`` or ``@name(key=value, ...)`` with the values that are not None."""
+    parts = [f"{key}={value_text(value, header)}" for key, value in given.items() if value is not None]
+    return f"@{header.name(name, 'tilefoundry')}" + (f"({', '.join(parts)})" if parts else "")
+
+
+def _def_lines(function: Function, header: Header) -> list[str]:
+    signature = _signature(
+        function.name, function.params, f" -> {type_text(function.result, header)}:", header
+    )
+    if function.body is None:
+        return [*signature, INDENT + "pass"]
+    body = BodyText(header).lines(function.body, function.result)
+    return [*signature, *(INDENT + line for line in body)]
+
+
+def _signature(name: str, params: Sequence[Var], end: str, header: Header) -> list[str]:
+    listed = [
+        f"{p.name}: {type_text(p.type, header, 'ConstTensor' if p.is_const else 'Tensor')}" for p in params
+    ]
+    line = f"def {name}({', '.join(listed)}){end}"
+    if len(line) <= WIDTH:
+        return [line]
+    return [f"def {name}(", *(f"{INDENT}{param}," for param in listed), f"){end}"]

@@ -1,0 +1,64 @@
+"""What a function or module refers to: calls, and every name that its text binds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tilefoundry.ir.core.expr import Bind, For, FunctionCall, MeshScope
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.hir.function import Function
+
+__all__ = ["function_calls", "names_of", "parts_of"]
+
+
+def parts_of(function: Function) -> tuple[Function, ...]:
+    """The function, its converters and its variants: every body that is printed with it."""
+    return (function, *function.converters.values(), *(v.function for v in function.variants))
+
+
+def function_calls(function: Function) -> Iterator[FunctionCall]:
+    """Every call of another function in ``function``, its converters and its variants, in program order."""
+    for part in parts_of(function):
+        for stmt in part.stmts():
+            if isinstance(stmt, Bind) and isinstance(stmt.value, FunctionCall):
+                yield stmt.value
+
+
+def names_of(node: Any) -> set[str]:
+    """Every name that printing ``node`` binds or spells out, callees included."""
+    found: set[str] = set()
+    _collect(node, found, set())
+    return found
+
+
+def _collect(node: Any, found: set[str], seen: set[int]) -> None:
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    found.add(node.name)
+    if isinstance(node, Module):
+        found.update(node.methods)
+        for member in (*node.modules, *node.functions):
+            _collect(member, found, seen)
+    elif isinstance(node, Function):
+        for part in parts_of(node):
+            found.add(part.name)
+            _collect_body(part, found)
+        for call in function_calls(node):
+            found.update(call.path)
+            _collect(call.callee, found, seen)
+    else:
+        found.update(p.name for p in node.params)
+
+
+def _collect_body(function: Function, found: set[str]) -> None:
+    found.update(p.name for p in function.params)
+    for stmt in function.stmts():
+        if isinstance(stmt, Bind):
+            found.add(stmt.target.name)
+        elif isinstance(stmt, MeshScope):
+            found.add(stmt.name)
+        elif isinstance(stmt, For):
+            found.add(stmt.index.name)
+            found.update(name for c in stmt.carries for name in (c.inner.name, c.result.name))

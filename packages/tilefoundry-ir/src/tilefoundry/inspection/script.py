@@ -1,0 +1,159 @@
+"""Canonical text: a Python program of the DSL that reads back to an equal node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilefoundry.inspection.body_text import INDENT
+from tilefoundry.inspection.function_text import decorator_text, function_lines
+from tilefoundry.inspection.method_text import method_lines
+from tilefoundry.inspection.names import Header
+from tilefoundry.inspection.reach import function_calls, names_of
+from tilefoundry.inspection.same import SameDefinition
+from tilefoundry.inspection.synthetic import Wanted, stand_in
+from tilefoundry.ir.core.expr import FunctionCall
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.hir.function import Function
+
+__all__ = ["as_script"]
+
+Scope = dict[str, Any]
+
+
+def as_script(node: Function | Module, *, methods: bool = True) -> str:
+    """``node`` as a program of the DSL that Python can import.
+
+    Running the text defines ``node.name`` as a node equal to ``node``. What the node calls outside itself is
+    defined before it; children that differ in their name alone are written once and renamed. Equal nodes have
+    equal text.
+
+    Args:
+        node: a ``Function`` or a ``Module``.
+        methods: with False, orchestration methods are left out; the text then needs no Python source.
+
+    Raises:
+        TypeError: a node of another kind, or an attribute value that has no text.
+        ValueError: a method without source; a name that an enclosing class hides from a callee.
+    """
+    if not isinstance(node, (Function, Module)):
+        raise TypeError(f"as_script takes a Function or a Module, got {type(node).__name__}")
+    script = _Script(Header(names_of(node)), methods)
+    script.define(node)
+    return script.text()
+
+
+class _Script:
+    """The definitions written so far and what each top-level name stands for."""
+
+    def __init__(self, header: Header, methods: bool) -> None:
+        self._header = header
+        self._methods = methods
+        self._same = SameDefinition()
+        self._blocks: list[list[str]] = []
+        self._bound: Scope = {}
+
+    def text(self) -> str:
+        blocks = [self._header.lines(), *self._blocks]
+        return "\n\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+    def define(self, node: Function | Module) -> None:
+        """Write ``node`` at the top level unless its name stands for an equal one already."""
+        known = self._bound.get(node.name)
+        if known is not None and self._equal(known, node):
+            return
+        if isinstance(node, Function):
+            self._define_needs(node, [])
+            lines = function_lines(node, self._header)
+        else:
+            lines = self._module_or_twin(node, self._bound, [])
+        self._blocks.append(lines)
+        self._bound[node.name] = node
+
+    def _equal(self, a: object, b: object) -> bool:
+        if isinstance(a, Module) and isinstance(b, Module):
+            return self._same.modules(a, b)
+        return not isinstance(a, Module) and not isinstance(b, Module) and self._same.functions(a, b)
+
+    def _module_lines(self, module: Module, outer: list[Scope]) -> list[str]:
+        head = decorator_text(
+            "module",
+            self._header,
+            entry=module.entry,
+            target=module.target,
+            topologies=module.topologies,
+            metadata=dict(module.metadata) or None,
+        )
+        scope: Scope = {}
+        members = self._children(module, scope, outer)
+        for function in module.functions:
+            members.append(self._member_function(module, function, scope, outer))
+            scope[function.name] = function
+        if self._methods:
+            members += [method_lines(module.name, n, m, self._header) for n, m in module.methods.items()]
+        return [head, f"class {module.name}:", *_members(members)]
+
+    def _children(self, module: Module, scope: Scope, outer: list[Scope]) -> list[list[str]]:
+        out: list[list[str]] = []
+        for child in module.modules:
+            out.append(self._module_or_twin(child, scope, [*outer, scope]))
+            scope[child.name] = child
+        return out
+
+    def _module_or_twin(self, module: Module, siblings: Scope, outer: list[Scope]) -> list[str]:
+        """The definition of ``module``, or one line where a module beside it differs in its name alone."""
+        for other in siblings.values():
+            if isinstance(other, Module) and self._same.modules(other, module, names=False):
+                return [f'{module.name} = {other.name}.renamed("{module.name}")']
+        return self._module_lines(module, outer)
+
+    def _member_function(self, module: Module, function: Any, scope: Scope, outer: list[Scope]) -> list[str]:
+        if not isinstance(function, Function):
+            raise TypeError(
+                f"{module.name}.{function.name}: a {type(function).__name__} has no canonical text"
+            )
+        self._define_needs(function, [*outer, scope])
+        return function_lines(function, self._header)
+
+    def _define_needs(self, function: Function, scopes: list[Scope]) -> None:
+        """Define at the top level what ``function`` calls and its own module does not hold."""
+        outside = [call for call in function_calls(function) if not self._is_member(call, scopes)]
+        needs = self._outside_nodes(outside)
+        for scope in scopes:
+            for name, node in needs.items():
+                if name in scope and not self._equal(scope[name], node):
+                    raise ValueError(
+                        f"{function.name} calls {name}, but an enclosing module's {name} hides it; rename one"
+                    )
+        # Defining one callee may bind a name that another callee had; two rounds settle any order that exists.
+        for _ in range(2):
+            for node in needs.values():
+                self.define(node)
+        lost = [name for name, node in needs.items() if not self._equal(self._bound[name], node)]
+        if lost:
+            raise ValueError(
+                f"{function.name} reaches two different functions called {lost[0]}; rename one of them"
+            )
+
+    def _is_member(self, call: FunctionCall, scopes: list[Scope]) -> bool:
+        member = scopes[-1].get(call.path[0]) if scopes else None
+        if isinstance(member, Module):
+            return call.enters_child
+        return member is not None and not call.enters_child and self._same.functions(member, call.callee)
+
+    def _outside_nodes(self, calls: list[FunctionCall]) -> dict[str, Any]:
+        siblings = {call.path[0]: call.callee for call in calls if not call.enters_child}
+        children: dict[str, list[Wanted]] = {}
+        for call in calls:
+            if call.enters_child:
+                children.setdefault(call.path[0], []).append((call.path[1:], call.callee))
+        return {**siblings, **{name: stand_in(name, paths, self._same) for name, paths in children.items()}}
+
+
+def _members(members: list[list[str]]) -> list[str]:
+    """Members of a class body, indented, a blank line between two; one-line members of a run stay together."""
+    out: list[str] = []
+    for i, lines in enumerate(members):
+        if i and not (len(lines) == 1 and len(members[i - 1]) == 1):
+            out.append("")
+        out += [INDENT + line if line else "" for line in lines]
+    return out or [INDENT + "pass"]

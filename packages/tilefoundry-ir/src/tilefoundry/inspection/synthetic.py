@@ -1,0 +1,51 @@
+"""Modules that stand in for the children a free function calls into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilefoundry.inspection.reach import function_calls
+from tilefoundry.inspection.same import SameDefinition
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.hir.function import Function
+
+__all__ = ["stand_in"]
+
+Wanted = tuple[tuple[str, ...], Function]
+
+
+def stand_in(name: str, wanted: Iterable[Wanted], same: SameDefinition) -> Module:
+    """A module called ``name`` that resolves each (path below it, function) of ``wanted``.
+
+    It holds exactly the functions reached: those named, the siblings they call, and children likewise.
+
+    Raises:
+        ValueError: one path names two different functions.
+    """
+    wanted = list(wanted)
+    members: dict[str, Function] = {}
+    for path, function in wanted:
+        if len(path) == 1:
+            _add(name, members, function, same)
+    below: dict[str, list[Wanted]] = {}
+    for path, function in [*wanted, *_calls(members)]:
+        if len(path) > 1:
+            below.setdefault(path[0], []).append((path[1:], function))
+    children = tuple(stand_in(child, paths, same) for child, paths in below.items())
+    return Module(name, tuple(members.values()), modules=children)
+
+
+def _calls(members: dict[str, Function]) -> list[Wanted]:
+    return [(call.path, call.callee) for function in members.values() for call in function_calls(function)]
+
+
+def _add(owner: str, members: dict[str, Function], function: Function, same: SameDefinition) -> None:
+    known = members.get(function.name)
+    if known is not None:
+        if not same.functions(known, function):
+            raise ValueError(f"{owner}.{function.name} names two different functions in one program")
+        return
+    for call in function_calls(function):
+        if not call.enters_child:
+            _add(owner, members, call.callee, same)
+    members[function.name] = function
