@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
+from types import MappingProxyType, MethodType
 from typing import Any, Union
 
+from tilefoundry.ir.core.forward import run_forward
+from tilefoundry.ir.core.loaded import LoadedModule
+from tilefoundry.ir.core.loading import load_module
+from tilefoundry.ir.core.prepare import prepare_module
+from tilefoundry.ir.core.resource import RuntimeResource
 from tilefoundry.ir.core.retarget import retarget_calls
+from tilefoundry.ir.core.runners import ModuleRunner
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.types import TensorType
 
-__all__ = ["AnyFunction", "Module", "WeightTable", "select"]
+__all__ = ["AnyFunction", "LoadedModule", "Module", "WeightTable", "select"]
 
 AnyFunction = Union[Function, PrimFunction]
 
@@ -102,7 +108,9 @@ class Module:
     _cache: dict[str, Any]
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"module {self.name!r} is immutable; build another Module instead of setting {name!r}")
+        raise AttributeError(
+            f"module {self.name!r} is immutable; build another Module instead of setting {name!r}"
+        )
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"module {self.name!r} is immutable; {name!r} cannot be deleted")
@@ -204,6 +212,51 @@ class Module:
             )
         return target
 
+    def load(self, resource: RuntimeResource) -> LoadedModule:
+        """Read every weight of the tree by name and give a reading; the Module itself is left as it is.
+
+        Args:
+            resource: the scope that holds this node's weights under their bare names; children are read from
+                its subtrees. The tensors stay where the resource put them.
+
+        Raises:
+            KeyError: a weight that the checkpoint does not hold.
+            CheckpointError: tensors that disagree with their declarations, or a damaged file.
+        """
+        return load_module(self, resource)
+
+    def forward(self, *args: Any) -> Any:
+        """Run the ``forward`` method if there is one, else the entry, with one argument per parameter.
+
+        Raises:
+            TypeError: the Module has neither, or another number of arguments.
+            EvaluationError: an argument that disagrees with its declaration, or weights of children needed.
+        """
+        entry = None if self.entry is None else ModuleRunner(self.name, self.entry_function())
+        return run_forward(
+            self, args, name=self.name, methods=self.methods, entry=entry, callables=self.callables()
+        )
+
+    __call__ = forward
+
+    def prepare(self, raw: RuntimeResource, out_dir: str, *, device: str = "cpu") -> None:
+        """Convert a published checkpoint to one that both this Module and its twins load.
+
+        Writes one safetensors shard and its index, keyed by dotted paths, streamed weight by weight into a
+        temporary folder that then takes ``out_dir``'s place in one step.
+
+        Args:
+            raw: the checkpoint under its own names.
+            out_dir: a new or empty folder, or one that an earlier run wrote.
+            device: where converters run.
+
+        Raises:
+            ValueError: ``out_dir`` is, holds or lies in the raw folder, or holds other files.
+            KeyError: a tensor that the checkpoint does not hold.
+            CheckpointError: a result that disagrees with the weight's declaration.
+        """
+        prepare_module(self, raw, out_dir, device=device)
+
     def cloned(self) -> Module:
         """A copy without owner: functions, bodies and children are copies, internal calls reach the copies."""
         return _copied(self, self.name)
@@ -228,7 +281,14 @@ class Module:
         return self is other or _structure(self) == _structure(other)
 
     def __hash__(self) -> int:
-        return hash((self.name, self.entry, tuple(f.name for f in self.functions), tuple(m.name for m in self.modules)))
+        return hash(
+            (
+                self.name,
+                self.entry,
+                tuple(f.name for f in self.functions),
+                tuple(m.name for m in self.modules),
+            )
+        )
 
     def __repr__(self) -> str:
         return f"Module({self.name!r}; {self.callables()})"
@@ -251,6 +311,14 @@ def select(module: Module, path: str) -> Module | AnyFunction:
 
 def resolve_member(module: Module, name: str) -> Any:
     """What ``module.<name>`` is: a function runner, a child, or a bound method."""
+    found = module.function_named(name)
+    if found:
+        return ModuleRunner(module.name, found[0])
+    for child in module.modules:
+        if child.name == name:
+            return child
+    if name in module.methods:
+        return MethodType(module.methods[name], module)
     raise AttributeError(f"module {module.name!r} has no member {name!r}; {module.callables()}")
 
 
@@ -281,13 +349,17 @@ def _check_members(module: Module) -> None:
         raise ValueError(f"a module's name must be an identifier, got {module.name!r}")
     for function in module.functions:
         if not isinstance(function, (Function, PrimFunction)):
-            raise TypeError(f"module {module.name!r}: a function is a Function or PrimFunction, got {function!r}")
+            raise TypeError(
+                f"module {module.name!r}: a function is a Function or PrimFunction, got {function!r}"
+            )
     for child in module.modules:
         _check_child(module, child)
     _check_names(module)
     _check_levels(module)
     if module.entry is not None and not module.function_named(module.entry):
-        raise ValueError(f"module {module.name!r}: entry {module.entry!r} is no function of it; {module.callables()}")
+        raise ValueError(
+            f"module {module.name!r}: entry {module.entry!r} is no function of it; {module.callables()}"
+        )
 
 
 def _check_child(module: Module, child: object) -> None:

@@ -1,4 +1,4 @@
-"""What loading and preparing need of a checkpoint; implementations live in ``tilefoundry.runtime.resource``."""
+"""What loading and preparing need of a checkpoint; implemented in ``tilefoundry.runtime.resource``."""
 
 from __future__ import annotations
 
