@@ -1,0 +1,22 @@
+/// \file features.cuh
+/// Feature macros: what the umbrella pulls in on the CUDA target.
+///
+/// Code generation defines `TILEFOUNDRY_USE_<PART>` for the parts that it uses; topology, meshes, shards, copies and
+/// element types are always there. With none defined, everything is.
+///   ELEMENTWISE  unary, binary, cast, clamp, copy_n, fill      REDUCE  reduce
+///   SYNC         sync                                          ASYNC   copy_async, commit, wait
+///   MMA          mma.sync and wgmma fragments                  TMA     mbarriers, bulk and tensor-map loads, pipeline
+///   MATMUL       matmul (implies MMA and ASYNC)
+#pragma once
+
+#if !defined(TILEFOUNDRY_USE_ELEMENTWISE) && !defined(TILEFOUNDRY_USE_REDUCE) && !defined(TILEFOUNDRY_USE_SYNC) && \
+    !defined(TILEFOUNDRY_USE_ASYNC) && !defined(TILEFOUNDRY_USE_MMA) && !defined(TILEFOUNDRY_USE_TMA) &&           \
+    !defined(TILEFOUNDRY_USE_MATMUL) && !defined(TILEFOUNDRY_USE_SHARDS_ONLY)
+#define TILEFOUNDRY_USE_ELEMENTWISE
+#define TILEFOUNDRY_USE_REDUCE
+#define TILEFOUNDRY_USE_SYNC
+#define TILEFOUNDRY_USE_ASYNC
+#define TILEFOUNDRY_USE_MMA
+#define TILEFOUNDRY_USE_TMA
+#define TILEFOUNDRY_USE_MATMUL
+#endif

@@ -1,0 +1,39 @@
+/// \file runtime.cuh
+/// The CUDA surface. Reached through `<tilefoundry/runtime.h>` only.
+#pragma once
+
+#include <tilefoundry/runtime/cuda/features.cuh>
+
+#include <tilefoundry/runtime/cuda/copy.cuh>
+#include <tilefoundry/runtime/cuda/dtype.cuh>
+#include <tilefoundry/runtime/cuda/local.cuh>
+#include <tilefoundry/runtime/cuda/mesh.cuh>
+#include <tilefoundry/runtime/cuda/shard_attrs.cuh>
+#include <tilefoundry/runtime/cuda/shard_layout.cuh>
+#include <tilefoundry/runtime/cuda/shard_tensor.cuh>
+#include <tilefoundry/runtime/cuda/topology.cuh>
+
+#ifdef TILEFOUNDRY_USE_ELEMENTWISE
+#include <tilefoundry/runtime/cuda/ops/binary.cuh>
+#include <tilefoundry/runtime/cuda/ops/cast.cuh>
+#include <tilefoundry/runtime/cuda/ops/copy_n.cuh>
+#include <tilefoundry/runtime/cuda/ops/unary.cuh>
+#endif
+#ifdef TILEFOUNDRY_USE_REDUCE
+#include <tilefoundry/runtime/cuda/ops/reduce.cuh>
+#endif
+#ifdef TILEFOUNDRY_USE_SYNC
+#include <tilefoundry/runtime/cuda/ops/sync.cuh>
+#endif
+#ifdef TILEFOUNDRY_USE_ASYNC
+#include <tilefoundry/runtime/cuda/ops/copy_async.cuh>
+#endif
+#ifdef TILEFOUNDRY_USE_MMA
+#include <tilefoundry/runtime/cuda/ops/mma.cuh>
+#endif
+#ifdef TILEFOUNDRY_USE_TMA
+#include <tilefoundry/runtime/cuda/ops/tma.cuh>
+#endif
+#ifdef TILEFOUNDRY_USE_MATMUL
+#include <tilefoundry/runtime/cuda/ops/matmul.cuh>
+#endif
