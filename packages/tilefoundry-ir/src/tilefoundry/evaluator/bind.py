@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilefoundry.evaluator.dtypes import dtype_of_tensor
+from tilefoundry.evaluator.dtypes import dtype_of_tensor, torch_dtype
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.errors import EvaluationError
 from tilefoundry.ir.types import Dim, DimVar, TensorType, evaluate_dim, substitute
@@ -49,12 +49,20 @@ def _check_kind(owner: str, param: Var, value: Any) -> None:
 
     declared = _declared(param)
     if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{owner}: {param.name} must be a torch.Tensor of {declared}, got {type(value).__name__}")
+        raise TypeError(
+            f"{owner}: {param.name} must be a torch.Tensor of {declared}, got {type(value).__name__}"
+        )
     if value.dim() != declared.rank:
-        raise EvaluationError(f"{owner}: {param.name} has shape {tuple(value.shape)}, declared {declared}: ranks differ")
+        raise EvaluationError(
+            f"{owner}: {param.name} has shape {tuple(value.shape)}, declared {declared}: ranks differ"
+        )
+    if value.dtype == torch_dtype(declared.dtype):
+        return
     actual = dtype_of_tensor(value)
     if actual is not declared.dtype:
-        raise EvaluationError(f"{owner}: {param.name} is {actual}, declared {declared}; convert it with .to()")
+        raise EvaluationError(
+            f"{owner}: {param.name} is {actual}, declared {declared}; convert it with .to()"
+        )
 
 
 def _bind_vars(owner: str, param: Var, value: Any, env: dict[str, int], bound_by: dict[str, str]) -> None:
@@ -67,7 +75,8 @@ def _bind_vars(owner: str, param: Var, value: Any, env: dict[str, int], bound_by
             )
         if env.setdefault(dim.name, extent) != extent:
             raise EvaluationError(
-                f"{owner}: {param.name} gives {dim.name} = {extent}, but {bound_by[dim.name]} gave {env[dim.name]}"
+                f"{owner}: {param.name} gives {dim.name} = {extent}, "
+                f"but {bound_by[dim.name]} gave {env[dim.name]}"
             )
         bound_by.setdefault(dim.name, param.name)
 
@@ -93,7 +102,7 @@ def _solve(dim: Dim, extent: int, env: dict[str, int]) -> Dim:
     terms = dict(left.terms)
     constant = terms.pop((), 0)
     if len(terms) == 1:
-        (monomial, coefficient), = terms.items()
+        ((monomial, coefficient),) = terms.items()
         if len(monomial) == 1 and isinstance(monomial[0], DimVar) and (extent - constant) % coefficient == 0:
             var = monomial[0]
             value = (extent - constant) // coefficient

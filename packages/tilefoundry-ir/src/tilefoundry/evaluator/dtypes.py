@@ -1,33 +1,5 @@
-"""Between DTypes and torch dtypes."""
+"""Between DTypes and torch dtypes; the definitions live beside the ops."""
 
-from __future__ import annotations
-
-from typing import Any
-
-from tilefoundry.ir.errors import EvaluationError
-from tilefoundry.ir.types import DType
-
-# torch is imported where it is first needed: importing the evaluator must not load it.
+from tilefoundry.ir.hir.torch_dtypes import dtype_of_tensor, torch_dtype
 
 __all__ = ["dtype_of_tensor", "torch_dtype"]
-
-_FROM_TORCH: dict[Any, DType] = {}
-
-
-def torch_dtype(dtype: DType) -> Any:
-    """The torch dtype that stores ``dtype``; ``f4e2m1`` is stored as one ``uint8`` code per element."""
-    import torch
-
-    if dtype.torch_name is None:
-        return torch.uint8
-    return getattr(torch, dtype.torch_name)
-
-
-def dtype_of_tensor(value: Any) -> DType:
-    """The DType of a torch tensor; EvaluationError for a torch dtype that the IR has no name for."""
-    if not _FROM_TORCH:
-        _FROM_TORCH.update({torch_dtype(DType.from_name(n)): DType.from_name(n) for n in DType.names() if n != "f4e2m1"})
-    found = _FROM_TORCH.get(value.dtype)
-    if found is None:
-        raise EvaluationError(f"{value.dtype} has no DType; the dtypes are {', '.join(DType.names())}")
-    return found

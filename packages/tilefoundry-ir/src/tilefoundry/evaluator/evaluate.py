@@ -8,7 +8,18 @@ from typing import Any
 
 from tilefoundry.evaluator.bind import bind_arguments
 from tilefoundry.evaluator.dtypes import torch_dtype
-from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, Constant, For, FunctionCall, MeshScope, Stmt, tensor_type
+from tilefoundry.ir.core.expr import (
+    Atom,
+    Bind,
+    Block,
+    Call,
+    Constant,
+    For,
+    FunctionCall,
+    MeshScope,
+    Stmt,
+    tensor_type,
+)
 from tilefoundry.ir.errors import EvaluationError
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.types import Dim, TensorType, TupleType, Type, evaluate_dim
@@ -28,12 +39,14 @@ class EvalContext:
         env: DimVar and loop-index values of the running function.
         device: the torch device of the run.
         result_type: the inferred type of the op being evaluated.
+        operand_types: the types of its operands; a tensor alone does not tell ``f4e2m1`` codes from ``u8``.
         constants: finds a child's weight by (path from the caller's module, name); None on a bare function.
     """
 
     env: dict[str, int]
     device: Any
     result_type: Type | None = None
+    operand_types: tuple[Type, ...] = ()
     constants: ConstantLookup | None = None
     values: dict[str, Any] = field(default_factory=dict)
 
@@ -84,7 +97,9 @@ def _run_function(
     ctx = EvalContext(env, _device(function, tensors, default), constants=constants)
     ctx.values.update((p.name, t) for p, t in zip(chosen.params, tensors, strict=True))
     if chosen.body is None:
-        raise EvaluationError(f"{function.name} has no body and no variant; add one with @{function.name}.specialize")
+        raise EvaluationError(
+            f"{function.name} has no body and no variant; add one with @{function.name}.specialize"
+        )
     results = _run_block(chosen.body, ctx)
     return results if isinstance(function.result, TupleType) else results[0]
 
@@ -129,6 +144,7 @@ def _run_value(value: Call | FunctionCall, ctx: EvalContext) -> Any:
     if isinstance(value, FunctionCall):
         return _call_function(value, args, ctx)
     ctx.result_type = value.type
+    ctx.operand_types = tuple(arg.type for arg in value.args)
     return value.op.evaluate(ctx, args, dict(value.attrs))
 
 
@@ -158,7 +174,9 @@ def _run_loop(loop: For, ctx: EvalContext) -> None:
     carried = [_atom(carry.initial, ctx) for carry in loop.carries]
     for i in range(ctx.dim(loop.start), ctx.dim(loop.stop), ctx.dim(loop.step)):
         ctx.env[loop.index.name] = i
-        ctx.values[loop.index.name] = torch.tensor(i, dtype=torch_dtype(tensor_type(loop.index).dtype), device=ctx.device)
+        ctx.values[loop.index.name] = torch.tensor(
+            i, dtype=torch_dtype(tensor_type(loop.index).dtype), device=ctx.device
+        )
         ctx.values.update((c.inner.name, v) for c, v in zip(loop.carries, carried, strict=True))
         carried = list(_run_block(loop.body, ctx))
     ctx.env.pop(loop.index.name, None)

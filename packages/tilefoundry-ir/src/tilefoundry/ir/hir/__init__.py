@@ -1,11 +1,40 @@
-"""The value-level ops (``tf.*``) by name: ``HIR_OPS``. One file per family holds schema, type rule and evaluator."""
+"""The value-level ops (``tf.*``) by name: ``HIR_OPS``.
+
+One file per family holds schema, type rule and evaluator side by side.
+"""
 
 from tilefoundry.ir.core.op import OpRegistry
-from tilefoundry.ir.hir import binary
+from tilefoundry.ir.hir import (
+    activation,
+    binary,
+    indexing,
+    joining,
+    matmul,
+    normalization,
+    quantization,
+    reduction,
+    selection,
+    shape,
+    slicing,
+    unary,
+)
 
 __all__ = ["HIR_OPS"]
 
 HIR_OPS = OpRegistry("HIR")
-for _family in (binary,):
+for _family in (
+    binary,
+    unary,
+    activation,
+    normalization,
+    matmul,
+    reduction,
+    quantization,
+    shape,
+    slicing,
+    joining,
+    indexing,
+    selection,
+):
     for _op in _family.OPS:
         HIR_OPS.register(_op)

@@ -12,6 +12,7 @@ __all__ = [
     "normalize_axes",
     "normalize_axis",
     "require_dtype",
+    "require_index",
     "require_same_dtype",
     "require_tensor",
 ]
@@ -20,7 +21,9 @@ __all__ = [
 def require_tensor(op: str, name: str, type_: Type) -> TensorType:
     """``type_`` where it is a tensor's; TypeRuleError naming the operand otherwise."""
     if not isinstance(type_, TensorType):
-        raise TypeRuleError(f"tf.{op}: {name} must be a tensor, got {type_}; take an element of the tuple first")
+        raise TypeRuleError(
+            f"tf.{op}: {name} must be a tensor, got {type_}; take an element of the tuple first"
+        )
     return type_
 
 
@@ -35,7 +38,9 @@ def require_same_dtype(op: str, named: Sequence[tuple[str, TensorType]]) -> DTyp
     first = named[0][1].dtype
     if any(type_.dtype is not first for _, type_ in named):
         listed = ", ".join(f"{name}: {type_}" for name, type_ in named)
-        raise TypeRuleError(f"tf.{op}: operands must have one dtype, got {listed}; use tf.cast on one of them")
+        raise TypeRuleError(
+            f"tf.{op}: operands must have one dtype, got {listed}; use tf.cast on one of them"
+        )
     return first
 
 
@@ -55,7 +60,9 @@ def _broadcast_dim(op: str, dims: tuple[Dim, ...], shapes: tuple[tuple[Dim, ...]
     if len(kept) > 1:
         listed = " and ".join("(" + ", ".join(map(str, shape)) + ")" for shape in shapes)
         names = ", ".join(map(str, kept))
-        raise TypeRuleError(f"tf.{op}: shapes {listed} do not broadcast: extents {names} differ and none is 1")
+        raise TypeRuleError(
+            f"tf.{op}: shapes {listed} do not broadcast: extents {names} differ and none is 1"
+        )
     return next(iter(kept), 1)
 
 
@@ -65,7 +72,9 @@ def normalize_axis(op: str, axis: object, rank: int, name: str = "axis") -> int:
         raise TypeRuleError(f"tf.{op}: {name} must be an int, got {axis!r}")
     value = axis.__index__()  # type: ignore[attr-defined]  # checked on the line above
     if not -rank <= value < rank:
-        raise TypeRuleError(f"tf.{op}: {name} {value} is out of range for rank {rank} (valid: {-rank}..{rank - 1})")
+        raise TypeRuleError(
+            f"tf.{op}: {name} {value} is out of range for rank {rank} (valid: {-rank}..{rank - 1})"
+        )
     return value % rank
 
 
@@ -76,3 +85,8 @@ def normalize_axes(op: str, axes: object, rank: int, name: str = "axes") -> tupl
     if len(set(out)) != len(out):
         raise TypeRuleError(f"tf.{op}: {name} {tuple(given)} names one axis twice")
     return out
+
+
+def require_index(op: str, name: str, type_: TensorType) -> None:
+    """TypeRuleError where ``type_`` cannot hold indices; ``i32`` and ``i64`` can."""
+    require_dtype(op, name, type_, type_.dtype in (DType.i32, DType.i64), "i32 or i64")
