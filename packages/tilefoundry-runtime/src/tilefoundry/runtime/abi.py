@@ -1,0 +1,113 @@
+"""What an entry takes and gives: one description for kernels, compiled libraries and their callers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilefoundry.ir.core.expr import Var
+from tilefoundry.ir.hir.function import Function
+from tilefoundry.ir.types import TensorType
+
+__all__ = ["EntryABI", "ParamABI", "entry_abi_of", "param_abi_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ParamABI:
+    """One parameter.
+
+    Attributes:
+        name: its name; a weight of a child module carries its dotted path.
+        type: element type, shape, storage and layout; a dynamic extent is the DimVar that the shape holds.
+    """
+
+    name: str
+    type: TensorType
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.type, TensorType):
+            raise TypeError(f"parameter {self.name}: an ABI passes tensors, got {self.type!r}")
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryABI:
+    """An entry's parameters, inputs before outputs, in declaration order.
+
+    Attributes:
+        name: the entry's name, which a compiled library exports as its symbol.
+        params: all parameters.
+        output_count: how many trailing parameters are outputs; 0 for an implementation that returns values.
+        constants: (input index, dotted path) of the inputs that are weights.
+        inplace: (index among the outputs, index among the inputs) of outputs that equal an input with one
+            window replaced; a caller may pass the identical tensor as both.
+
+    Raises:
+        ValueError: counts or indices that do not fit the parameters, or repeated parameter names.
+    """
+
+    name: str
+    params: tuple[ParamABI, ...]
+    output_count: int = 0
+    constants: tuple[tuple[int, str], ...] = ()
+    inplace: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        for field in ("params", "constants", "inplace"):
+            object.__setattr__(self, field, tuple(getattr(self, field)))
+        object.__setattr__(self, "constants", tuple((int(i), str(path)) for i, path in self.constants))
+        object.__setattr__(self, "inplace", tuple((int(o), int(i)) for o, i in self.inplace))
+        self._check()
+
+    def _check(self) -> None:
+        names = [param.name for param in self.params]
+        if len(set(names)) != len(names):
+            raise ValueError(f"{self.name}: parameter names repeat: {', '.join(names)}")
+        if not 0 <= self.output_count <= len(names):
+            raise ValueError(f"{self.name}: {self.output_count} outputs among {len(names)} parameters")
+        slots = [index for index, _ in self.constants]
+        if len(set(slots)) != len(slots) or not all(0 <= i < self.input_count for i in slots):
+            raise ValueError(
+                f"{self.name}: constants {self.constants} are no inputs; there are {self.input_count}"
+            )
+        for output, source in self.inplace:
+            if not (0 <= output < self.output_count and 0 <= source < self.input_count):
+                raise ValueError(
+                    f"{self.name}: inplace {(output, source)} is no (output, input) pair; "
+                    f"there are {self.output_count} outputs and {self.input_count} inputs"
+                )
+
+    @property
+    def input_count(self) -> int:
+        """How many leading parameters are inputs."""
+        return len(self.params) - self.output_count
+
+    @property
+    def input_params(self) -> tuple[ParamABI, ...]:
+        """The inputs, weights included."""
+        return self.params[: self.input_count]
+
+    @property
+    def output_params(self) -> tuple[ParamABI, ...]:
+        """The outputs."""
+        return self.params[self.input_count :]
+
+    @property
+    def activation_params(self) -> tuple[ParamABI, ...]:
+        """The inputs that are no weights, in order."""
+        weights = {index for index, _ in self.constants}
+        return tuple(p for i, p in enumerate(self.input_params) if i not in weights)
+
+
+def param_abi_of(var: Var) -> ParamABI:
+    """The ABI of one parameter; the only place where it is derived. TypeError for a tuple-typed one."""
+    return ParamABI(var.name, var.type)  # type: ignore[arg-type]  # ParamABI itself refuses what is no TensorType
+
+
+def entry_abi_of(fn: Function) -> EntryABI:
+    """The ABI of a value-returning implementation of ``fn``: its declared parameters, no outputs."""
+    if not isinstance(fn, Function):
+        raise TypeError(f"entry_abi_of takes a Function (decorate it with @func), got {type(fn).__name__}")
+    weights = tuple((i, p.name) for i, p in enumerate(fn.params) if p.is_const)
+    return EntryABI(fn.name, tuple(param_abi_of(p) for p in fn.params), constants=weights)
