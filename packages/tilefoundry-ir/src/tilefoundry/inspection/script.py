@@ -124,7 +124,7 @@ class _Script:
                     raise ValueError(
                         f"{function.name} calls {name}, but an enclosing module's {name} hides it; rename one"
                     )
-        # Defining one callee may bind a name that another callee had; two rounds settle any order that exists.
+        # Defining one callee may take the name of another; a second round settles any order that exists.
         for _ in range(2):
             for node in needs.values():
                 self.define(node)
@@ -150,7 +150,7 @@ class _Script:
 
 
 def _members(members: list[list[str]]) -> list[str]:
-    """Members of a class body, indented, a blank line between two; one-line members of a run stay together."""
+    """Members of a class body, indented, with a blank line between two; one-line members stay together."""
     out: list[str] = []
     for i, lines in enumerate(members):
         if i and not (len(lines) == 1 and len(members[i - 1]) == 1):

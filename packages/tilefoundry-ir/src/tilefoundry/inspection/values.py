@@ -60,7 +60,7 @@ def shape_text(shape: tuple[Dim, ...], header: Header) -> str:
 
 
 def type_text(type_: Type, header: Header, constructor: str = "Tensor") -> str:
-    """A type as an annotation: ``Tensor[shape, dtype, layout, storage]``, later slots only where they say something."""
+    """A type as an annotation ``Tensor[shape, dtype, layout, storage]``; the last slots only where needed."""
     if isinstance(type_, TupleType):
         return f"tuple[{', '.join(type_text(t, header) for t in type_.elements)}]"
     slots = [shape_text(type_.shape, header), f'"{type_.dtype.name}"']

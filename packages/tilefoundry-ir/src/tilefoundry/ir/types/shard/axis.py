@@ -16,7 +16,7 @@ __all__ = ["MeshAxis", "PartialOver", "SplitExtent"]
 
 @dataclass(frozen=True, slots=True)
 class MeshAxis:
-    """One axis of a mesh: ``extent @ axis`` splits over it, ``axis @ P("sum")`` makes it hold partial values."""
+    """One axis of a mesh: ``extent @ axis`` splits over it, ``axis @ P("sum")`` holds partial values."""
 
     mesh: Mesh
     position: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilefoundry.ir.types.dim import Dim, DimExpr, DimVar, FloorDiv, floordiv, product
+from tilefoundry.ir.types.dim import Dim, DimExpr, DimVar, Monomial, floordiv, product
 
 __all__ = ["exact_quotient"]
 
@@ -30,9 +30,7 @@ def exact_quotient(dim: Dim, divisor: Dim) -> Dim | None:
     return total
 
 
-def _without(
-    factors: tuple[DimVar | FloorDiv, ...], taken: tuple[DimVar | FloorDiv, ...]
-) -> list[Dim] | None:
+def _without(factors: Monomial, taken: Monomial) -> list[Dim] | None:
     left = list(factors)
     for atom in taken:
         if atom not in left:

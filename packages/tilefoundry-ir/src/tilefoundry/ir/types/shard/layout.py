@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Union
 
 from tilefoundry.ir import layout as algebra
 from tilefoundry.ir.types.dim import Dim, DimExpr, DimVar, bounds, evaluate_dim, product
@@ -143,7 +142,7 @@ class ComposedLayout:
         return f"{self.outer or 'identity'} o {self.offset} o {self.inner}"
 
 
-AnyLayout = Union[Layout, ComposedLayout]
+AnyLayout = Layout | ComposedLayout
 
 
 def c_order(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:

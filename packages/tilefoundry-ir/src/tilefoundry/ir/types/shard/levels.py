@@ -48,8 +48,8 @@ def _mismatch(shape: Sequence[Dim], counts: Sequence[Dim], level: int, tried: Se
     extents = ", ".join(map(str, shape))
     return (
         f"mesh axes ({extents}) do not divide among levels of {', '.join(map(str, counts))} instances: "
-        f"level {level} has {counts[level]}, its trailing axes give {product(tried)}; write axes whose products "
-        "are the levels' counts, from the right"
+        f"level {level} has {counts[level]}, its trailing axes give {product(tried)}; "
+        "write axes whose products, from the right, are the levels' counts"
     )
 
 
@@ -119,8 +119,8 @@ def _level(mesh: Mesh, level: Topology, axes: tuple[int, ...]) -> LevelAxes:
 
 def _not_a_numbering(mesh: Mesh, level: Topology) -> str:
     return (
-        f"{mesh}: the strides {mesh.layout.strides} do not number the {level.extent} instances of {level.name} "
-        "one by one; leave them out for last-axis-fastest"
+        f"{mesh}: the strides {mesh.layout.strides} do not number the {level.extent} instances of "
+        f"{level.name} one by one; leave them out for last-axis-fastest"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Union
+from typing import Any
 
 from tilefoundry.ir.errors import UnsupportedError
 from tilefoundry.ir.types.dim import Dim
@@ -17,7 +17,7 @@ __all__ = ["Mesh", "make_mesh"]
 _SEVERAL_DEVICES = frozenset({"gpu", "device", "node", "host", "rank"})
 _TAKEN = frozenset({"at", "axis", "is_sliced", "layout", "level_names", "names", "rank", "resolved", "shape"})
 
-Level = Union[str, Topology]
+Level = str | Topology
 Window = tuple[tuple[int, int], ...]
 
 

@@ -135,6 +135,6 @@ def _check_splits(shard: ShardLayout) -> None:
         seen[k] = axis
         if shard.shape[k] != shard.mesh.shape[axis]:
             raise ValueError(
-                f"ShardLayout: {attr} on {name} needs the extent {shard.mesh.shape[axis]} there, the canonical "
-                f"shape {shard.layout} has {shard.shape[k]}; factor the axis into (mesh extent, remainder)"
+                f"ShardLayout: {attr} on {name} needs the extent {shard.mesh.shape[axis]} there, the "
+                f"canonical shape {shard.layout} has {shard.shape[k]}; factor the axis into (mesh extent, remainder)"
             )

@@ -20,7 +20,7 @@ _DISTANCE = {
 
 
 def engine_strides(shard: ShardLayout) -> tuple[Dim, ...]:
-    """Strides where every instance has an engine of its own: 0 on split axes, C-order over the local shape."""
+    """Strides of instances with engines of their own: 0 on split axes, C-order over the local shape."""
     splits = shard.splits
     local = c_order(shard.local_shape)
     return tuple(0 if axis in splits else step for axis, step in enumerate(local))

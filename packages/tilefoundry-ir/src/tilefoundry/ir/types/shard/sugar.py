@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Union
+from typing import Any
 
 from tilefoundry.ir.types.dim import Dim, DimExpr, DimVar, product
 from tilefoundry.ir.types.shard.attrs import Broadcast, ShardAttr, Split
@@ -15,7 +15,7 @@ from tilefoundry.ir.types.shard.shard_layout import ShardLayout
 
 __all__ = ["AnyLayout", "layout_from_sugar"]
 
-AnyLayout = Union[Layout, ComposedLayout, ShardLayout]
+AnyLayout = Layout | ComposedLayout | ShardLayout
 
 
 def layout_from_sugar(shape: Sequence[Dim], written: Any) -> AnyLayout | None:
@@ -113,8 +113,8 @@ def _partial_position(held: Any) -> int:
 
 def _of_size(shape: tuple[Dim, ...], layout: AnyLayout, text: str) -> AnyLayout:
     if product(layout.shape) != product(shape):
+        tensor = ", ".join(map(str, shape))
         raise ValueError(
-            f"the layout {text} has {product(layout.shape)} elements, the tensor ({', '.join(map(str, shape))}) "
-            f"has {product(shape)}"
+            f"the layout {text} has {product(layout.shape)} elements, the tensor ({tensor}) has {product(shape)}"
         )
     return layout
