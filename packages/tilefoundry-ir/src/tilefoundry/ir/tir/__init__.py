@@ -1,1 +1,1 @@
-"""The statement-level IR: explicit buffers, loops and launches."""
+"""The statement-level IR: explicit buffers, loops, contractions and launches."""

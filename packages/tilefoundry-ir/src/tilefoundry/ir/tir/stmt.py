@@ -1,0 +1,275 @@
+"""Statements of TIR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Union
+
+from tilefoundry.ir.core.expr import Expr, Var
+from tilefoundry.ir.core.kinds import ReduceKind
+from tilefoundry.ir.tir.expr import BufferView
+from tilefoundry.ir.types import Dim
+
+__all__ = [
+    "Abort",
+    "Accumulate",
+    "Accumulator",
+    "Allocate",
+    "Comment",
+    "Contraction",
+    "DispatchCall",
+    "Evaluate",
+    "For",
+    "If",
+    "Launch",
+    "Let",
+    "MeshScope",
+    "Parallel",
+    "Return",
+    "Store",
+    "TirStmt",
+    "While",
+    "walk_tir",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A line of text for whoever reads the generated source."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """``target = value``, a scalar that does not change."""
+
+    target: Var
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """A scalar that starts at the identity of ``kind`` and is joined into by ``Accumulate``."""
+
+    target: Var
+    kind: ReduceKind
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """Join ``value`` into an accumulator; the order of joins inside a vector loop is free but fixed."""
+
+    target: Var
+    kind: ReduceKind
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """``buffer[index] = value``, rounded to the buffer's dtype."""
+
+    buffer: Var
+    index: Dim
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """A buffer private to the thread that runs the enclosing statements, freed at their end.
+
+    Attributes:
+        buffer: name and dtype; its shape is not looked at.
+        size: elements; an integer gives an array on the stack.
+    """
+
+    buffer: Var
+    size: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """``for index in range(start, stop, step)``.
+
+    ``kind`` is ``"serial"`` or ``"vector"``; turns of a vector loop are independent but for accumulators.
+    """
+
+    index: Var
+    start: Dim
+    stop: Dim
+    body: tuple[TirStmt, ...]
+    kind: str = "serial"
+    step: Dim = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Run ``body`` on disjoint pieces ``[begin, end)`` of ``[0, extent)``, on as many threads as it deserves.
+
+    ``cost`` is the number of scalar operations per item.
+    """
+
+    begin: Var
+    end: Var
+    extent: Dim
+    cost: Dim
+    body: tuple[TirStmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """Repeat ``body`` while ``condition`` holds."""
+
+    condition: Expr
+    body: tuple[TirStmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """``then`` where ``condition`` holds, else ``orelse``."""
+
+    condition: Expr
+    then: tuple[TirStmt, ...]
+    orelse: tuple[TirStmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MeshScope:
+    """Statements under a mesh."""
+
+    name: str
+    mesh: Any
+    body: tuple[TirStmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """A tile-level op on views; ``op`` names one public entry of the C++ runtime.
+
+    Attributes:
+        op: name in ``tilefoundry.ir.tir.ops.TILE_OPS``.
+        args: views and scalars; outputs last.
+        attrs: compile-time arguments.
+    """
+
+    op: str
+    args: tuple[Expr, ...]
+    attrs: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """``acc[..., i, j] = sum over k of lhs[..., i, k] * rhs[..., k, j]``, in blocks of rows, with an epilogue.
+
+    Attributes:
+        lhs, rhs: operands of one rank; leading axes are batches, stride 0 repeats.
+        destination: where the accumulator lies when its dtype is the accumulator's, else None (scratch).
+        shape: extents of the accumulator, leading axes first.
+        accumulator: the buffer that ``body`` reads a block from, row-major with row stride ``pitch``.
+        pitch: name of the row stride of ``accumulator`` inside ``body``.
+        batch, row_begin, row_end, column_begin, column_end: the block that ``body`` gets; rows and columns
+            count from the accumulator's start.
+        whole_rows: ``body`` needs all columns of its rows at once.
+        body: the epilogue; empty where the contraction itself is the result.
+    """
+
+    lhs: BufferView
+    rhs: BufferView
+    destination: BufferView | None
+    shape: tuple[Dim, ...]
+    accumulator: Var
+    pitch: Var
+    batch: Var
+    row_begin: Var
+    row_end: Var
+    column_begin: Var
+    column_end: Var
+    whole_rows: bool
+    body: tuple[TirStmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Call of another function of the module.
+
+    Attributes:
+        callee: its name.
+        args: buffers (with an element offset, as views of rank 0), then extents, in parameter order.
+        grid, block: extents of the launch where the callee runs on a device.
+        attributes: launch attributes such as cooperative or cluster.
+    """
+
+    callee: str
+    args: tuple[Expr, ...]
+    grid: tuple[Dim, ...] = ()
+    block: tuple[Dim, ...] = ()
+    attributes: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchCall:
+    """Run the first alternative whose pattern matches the value of ``subject``."""
+
+    subject: Var
+    alternatives: tuple[tuple[Any, tuple[TirStmt, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Stop the call with an error where ``condition`` holds.
+
+    Attributes:
+        condition: a bool scalar.
+        kind: name of the Python exception.
+        message: its text.
+    """
+
+    condition: Expr
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Leave the function."""
+
+
+TirStmt = Union[
+    Abort,
+    Accumulate,
+    Accumulator,
+    Allocate,
+    Comment,
+    Contraction,
+    DispatchCall,
+    Evaluate,
+    For,
+    If,
+    Launch,
+    Let,
+    MeshScope,
+    Parallel,
+    Return,
+    Store,
+    While,
+]
+
+
+def bodies(stmt: TirStmt) -> tuple[tuple[TirStmt, ...], ...]:
+    """The statement lists nested directly in ``stmt``."""
+    if isinstance(stmt, (For, While, MeshScope, Parallel, Contraction)):
+        return (stmt.body,)
+    if isinstance(stmt, If):
+        return (stmt.then, stmt.orelse)
+    if isinstance(stmt, DispatchCall):
+        return tuple(body for _, body in stmt.alternatives)
+    return ()
+
+
+def walk_tir(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
+    """Every statement, outer before inner, in program order."""
+    for stmt in stmts:
+        yield stmt
+        for body in bodies(stmt):
+            yield from walk_tir(body)
