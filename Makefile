@@ -15,7 +15,7 @@ uv:
 	@tools/bootstrap_uv.sh
 
 quickstart: setup
-	$(UV) run --no-sync python tests-integration/pipeline/quickstart.py
+	PYTHONPATH=tests-integration $(UV) run --no-sync python -m pipeline.quickstart
 
 test: setup
 	$(UV) run --no-sync python -m pytest $(PYTEST_ARGS)

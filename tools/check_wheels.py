@@ -43,7 +43,9 @@ def main(dist: Path) -> int:
     """0 where four wheels and four sdists agree and exactly one wheel ships the namespace's ``__init__``."""
     wheels = sorted(dist.glob("*.whl"))
     sdists = sorted(dist.glob("*.tar.gz"))
-    faults = [] if len(wheels) == len(sdists) == 4 else [f"expected 4 wheels and 4 sdists, got {wheels + sdists}"]
+    faults = (
+        [] if len(wheels) == len(sdists) == 4 else [f"expected 4 wheels and 4 sdists, got {wheels + sdists}"]
+    )
     owners = [wheel.name for wheel in wheels if NAMESPACE in members(wheel)]
     if len(owners) != 1 or not owners[0].startswith("tilefoundry_ir-"):
         faults.append(f"{NAMESPACE} must be in the tilefoundry-ir wheel alone, found in {owners}")
@@ -51,8 +53,13 @@ def main(dist: Path) -> int:
         with tempfile.TemporaryDirectory() as folder:
             unequal = differences(members(wheel), rebuilt(sdist, folder))
         if unequal:
-            faults.append(f"{wheel.name} differs from the wheel built from {sdist.name}: {', '.join(unequal[:10])}")
-    print("\n".join(faults) or f"{len(wheels)} wheels equal those built from their sdists; one owns the namespace")
+            faults.append(
+                f"{wheel.name} differs from the wheel built from {sdist.name}: {', '.join(unequal[:10])}"
+            )
+    print(
+        "\n".join(faults)
+        or f"{len(wheels)} wheels equal those built from their sdists; one owns the namespace"
+    )
     return 1 if faults else 0
 
 

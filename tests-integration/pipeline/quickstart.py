@@ -1,6 +1,6 @@
 """The main job on a real checkpoint, step by step: author, prepare, load, twin, compile, check, use.
 
-Run with ``make quickstart``. Ends with code 1 where a check fails.
+Run with ``make quickstart`` (``python -m pipeline.quickstart`` in ``tests-integration``). Ends with code 1 where a check fails.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+from models.minilm.checkpoint import raw_resource
+from models.minilm.reference import Reference, tokenize
 from transformers.utils import logging
 
 import tilefoundry
+from pipeline.similarity import nearest_pairs, similarity_table
 from tilefoundry.runtime import NanInf, RelL2, Report, SafetensorsResource, check
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from models.minilm.checkpoint import raw_resource  # noqa: E402  # after the path is set
-from models.minilm.reference import Reference, tokenize  # noqa: E402
-from pipeline.similarity import nearest_pairs, similarity_table  # noqa: E402
 
 SENTENCES = [
     "A cat is sleeping on the sofa.",
@@ -49,7 +46,9 @@ def author():
     """Import the model file: parsing and typing happen here."""
     from models.minilm.model import MiniLM
 
-    weights = sum(len(node.weights) for node in (MiniLM, *MiniLM.modules, *(m.attention for m in MiniLM.modules[1:])))
+    weights = sum(
+        len(node.weights) for node in (MiniLM, *MiniLM.modules, *(m.attention for m in MiniLM.modules[1:]))
+    )
     print(f"   MiniLM: {len(MiniLM.modules)} children, {weights} weights")
     return MiniLM
 
@@ -89,7 +88,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="minilm-") as scratch:
         folder = str(Path(scratch) / "prepared")
         step("prepare: convert the published checkpoint", lambda: model.prepare(raw_resource(), folder))
-        loaded = step("load: read the prepared weights", lambda: model.load(SafetensorsResource(folder, device="cpu")))
+        loaded = step(
+            "load: read the prepared weights", lambda: model.load(SafetensorsResource(folder, device="cpu"))
+        )
         twin = step("twin: bind the hand-written kernels", lambda: load_twin(folder))
     compiled = step("jit: compile the entry for the CPU", lambda: tilefoundry.jit(model, target="cpu"))
     call = compiled.bind(loaded)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from tilefoundry.runtime import SafetensorsResource
 
-from .model import LAYERS
+from .model import MINILM
 
 ALIAS = {
-    **{f"layer{i}": f"encoder.layer.{i}" for i in range(LAYERS)},
+    **{f"layer{i}": f"encoder.layer.{i}" for i in range(MINILM.layers)},
     "word": "word_embeddings.weight",
     "position": "position_embeddings.weight",
     "segment": "token_type_embeddings.weight",

@@ -5,10 +5,13 @@ import torch.nn.functional as F
 
 from tilefoundry.runtime import runtime_func, runtime_module
 
-from .model import EPS, HEAD_DIM, HEADS, HIDDEN, Attention, Embeddings, Layer, MiniLM
+from .model import EPS, MASKED, MINILM, MiniLM
+
+HIDDEN = MINILM.hidden
+HEADS = MINILM.heads
 
 
-@runtime_module(Embeddings)
+@runtime_module(MiniLM.embeddings)
 class EmbeddingsTwin:
     """Embedding lookup by ``torch.nn.functional.embedding``."""
 
@@ -18,7 +21,7 @@ class EmbeddingsTwin:
         return F.layer_norm(summed, (HIDDEN,), embed_gain, embed_bias, EPS)
 
 
-@runtime_module(Attention)
+@runtime_module(MiniLM.layer0.attention)
 class AttentionTwin:
     """Fused scaled-dot-product attention."""
 
@@ -26,14 +29,14 @@ class AttentionTwin:
     def attend(self, x, bias, w_qkv, b_qkv, w_out, b_out, attention_gain, attention_bias):
         batch, length, _ = x.shape
         qkv = torch.addmm(b_qkv, x.reshape(-1, HIDDEN), w_qkv)
-        query, key, value = qkv.view(batch, length, 3, HEADS, HEAD_DIM).permute(2, 0, 3, 1, 4)
+        query, key, value = qkv.view(batch, length, 3, HEADS, HIDDEN // HEADS).permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
         merged = mixed.transpose(1, 2).reshape(-1, HIDDEN)
         out = torch.addmm(b_out, merged, w_out).view_as(x)
         return F.layer_norm(x + out, (HIDDEN,), attention_gain, attention_bias, EPS)
 
 
-@runtime_module(Layer)
+@runtime_module(MiniLM.layer0)
 class LayerTwin:
     """Two dense products around GELU."""
 
@@ -56,7 +59,7 @@ class MiniLMTwin:
     @runtime_func
     def encode(self, ids, mask):
         keep = mask.to(torch.float32)
-        bias = ((1.0 - keep) * -1e30)[:, None, None, :]
+        bias = ((1.0 - keep) * MASKED)[:, None, None, :]
         x = self.embeddings(ids)
         for layer in self.modules[1:]:
             x = layer(x, bias)

@@ -23,7 +23,23 @@ class TypeRuleError(TileFoundryError, TypeError):
 
 
 class DslError(TileFoundryError, SyntaxError):
-    """A DSL source cannot be read; the message carries file, line, column and the source line."""
+    """A DSL source cannot be read; the message carries file, line, column and the source line.
+
+    ``filename``, ``lineno``, ``offset`` (from 1) and ``text`` say where, as on every ``SyntaxError``; they are
+    None where there is no source to point at.
+    """
+
+    def __str__(self) -> str:
+        if self.lineno is None:
+            return str(self.msg)
+        where = f"{self.filename}:{self.lineno}:{self.offset}: {self.msg}"
+        if self.text is None:
+            return where
+        width = 1
+        if self.end_lineno == self.lineno and self.end_offset is not None and self.offset is not None:
+            width = max(1, self.end_offset - self.offset)
+        line = self.text.rstrip("\n")
+        return f"{where}\n    {line}\n    {' ' * ((self.offset or 1) - 1)}{'^' * width}"
 
 
 class EvaluationError(TileFoundryError, ValueError):

@@ -115,7 +115,9 @@ class Op:
         most = len(self.operands)
         least = most - self.optional
         if count < least or (count > most and not self.variadic):
-            want = f"{least} or more" if self.variadic else f"{least}" if least == most else f"{least} to {most}"
+            want = (
+                f"{least} or more" if self.variadic else f"{least}" if least == most else f"{least} to {most}"
+            )
             names = ", ".join(self.operands)
             raise TypeRuleError(f"tf.{self.name}({names}) takes {want} tensor operands, got {count}")
 
@@ -145,4 +147,3 @@ class OpRegistry(Mapping[str, Op]):
 
     def __len__(self) -> int:
         return len(self._ops)
-

@@ -39,7 +39,17 @@ class Function:
     equal where all of the above is.
     """
 
-    __slots__ = ("_converters", "_sealed", "_variants", "body", "name", "params", "result", "target", "topologies")
+    __slots__ = (
+        "_converters",
+        "_sealed",
+        "_variants",
+        "body",
+        "name",
+        "params",
+        "result",
+        "target",
+        "topologies",
+    )
 
     def __init__(
         self,
@@ -128,7 +138,9 @@ class Function:
 
     def _refuse_sealed(self, what: str) -> None:
         if self._sealed:
-            raise ValueError(f"{self.name} belongs to a Module and is sealed; add {what} before the Module is built")
+            raise ValueError(
+                f"{self.name} belongs to a Module and is sealed; add {what} before the Module is built"
+            )
 
     def _key(self) -> tuple[Any, ...]:
         return (self.name, self.params, self.result, self.topologies, self.target)

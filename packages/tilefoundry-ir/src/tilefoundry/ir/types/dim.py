@@ -124,7 +124,9 @@ def _term_text(monomial: Monomial, coefficient: int, *, first: bool) -> str:
     size = abs(coefficient)
     body = " * ".join(factors if size == 1 and factors else [*factors, str(size)])
     if first:
-        return body if coefficient > 0 else f"-{body}" if len(factors) + (size != 1) <= 1 else f"{-1} * {body}"
+        return (
+            body if coefficient > 0 else f"-{body}" if len(factors) + (size != 1) <= 1 else f"{-1} * {body}"
+        )
     return f" + {body}" if coefficient > 0 else f" - {body}"
 
 

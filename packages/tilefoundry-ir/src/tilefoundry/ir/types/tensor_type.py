@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Union
 
 from tilefoundry.ir.types.dim import Dim, DimExpr, DimVar, bounds, dim_vars, evaluate_dim, product
 from tilefoundry.ir.types.dtype import DType
 from tilefoundry.ir.types.storage import StorageKind
-
-if TYPE_CHECKING:
-    from tilefoundry.ir.types.shard import ShardLayout
 
 __all__ = ["TensorType", "TupleType", "Type", "scalar", "type_dim_vars"]
 
