@@ -6,13 +6,17 @@ One file per family holds schema, type rule and evaluator side by side.
 from tilefoundry.ir.core.op import OpRegistry
 from tilefoundry.ir.hir import (
     activation,
+    attention,
     binary,
+    convolution,
+    creation,
     indexing,
     joining,
     matmul,
     normalization,
     quantization,
     reduction,
+    rope,
     selection,
     shape,
     slicing,
@@ -28,6 +32,9 @@ for _family in (
     activation,
     normalization,
     matmul,
+    convolution,
+    rope,
+    attention,
     reduction,
     quantization,
     shape,
@@ -35,6 +42,7 @@ for _family in (
     joining,
     indexing,
     selection,
+    creation,
 ):
     for _op in _family.OPS:
         HIR_OPS.register(_op)

@@ -108,7 +108,7 @@ def _function(name: str) -> Callable[[Any, Any], Any]:
 
 
 def _divide_integers(name: str, lhs: Any, rhs: Any) -> Any:
-    """Floored quotient or remainder; -1 is kept from the hardware, which traps on the most negative number."""
+    """Floored quotient or remainder; -1 is kept from the hardware, where the most negative number traps."""
     import torch
 
     if bool((rhs == 0).any()):

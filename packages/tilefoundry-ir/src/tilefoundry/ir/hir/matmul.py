@@ -37,8 +37,8 @@ def _require_contraction(op: str, left: tuple[str, TensorType], right: tuple[str
     (lname, lhs), (rname, rhs) = left, right
     if lhs.shape[-1] != rhs.shape[-2]:
         raise TypeRuleError(
-            f"tf.{op}: the last axis of {lname} {lhs} is contracted with the second to last of {rname} {rhs}, "
-            f"but {lhs.shape[-1]} is not {rhs.shape[-2]}; use tf.transpose where {rname} is stored transposed"
+            f"tf.{op}: the last axis of {lname} {lhs} meets the second to last of {rname} {rhs}, but "
+            f"{lhs.shape[-1]} is not {rhs.shape[-2]}; use tf.transpose where {rname} is stored transposed"
         )
 
 

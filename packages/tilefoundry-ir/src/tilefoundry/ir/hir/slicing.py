@@ -98,8 +98,8 @@ OPS = (
         variadic=True,
         optional=1,
         normalize=_normalize_slice,
-        doc="out[i, ...] = x[starts[0] + i * strides[0], ...] for i < sizes[0]; a start that is None takes the "
-        "next start operand; without sizes the window runs to the end of each axis",
+        doc="out[i, ...] = x[starts[0] + i * strides[0], ...] for i < sizes[0]; a start that is None takes "
+        "the next start operand; without sizes the window runs to the end of each axis",
     ),
     Op(
         "insert_slice",
@@ -109,7 +109,7 @@ OPS = (
         (Attr("offsets", convert=windows.starts),),
         variadic=True,
         optional=1,
-        doc="dst with the window of update's shape at offsets replaced by update; an offset that is None takes "
-        "the next offset operand",
+        doc="dst with the window of update's shape at offsets replaced by update; an offset that is None "
+        "takes the next offset operand",
     ),
 )
