@@ -7,9 +7,24 @@ value inside the loop.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilefoundry.inspection.names import Header
+from tilefoundry.inspection.reach import bound_names
 from tilefoundry.inspection.values import dim_text, literal_text, value_text
-from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, Constant, For, FunctionCall, MeshScope, Stmt
+from tilefoundry.ir.core.expr import (
+    Atom,
+    Bind,
+    Block,
+    Call,
+    Constant,
+    For,
+    FunctionCall,
+    MeshScope,
+    Stmt,
+    Var,
+    walk_stmts,
+)
 from tilefoundry.ir.core.op import REQUIRED, Attr
 from tilefoundry.ir.types import TupleType, Type
 
@@ -24,29 +39,60 @@ class BodyText:
     def __init__(self, header: Header) -> None:
         self._header = header
         self._spelled: dict[str, str] = {}
+        self._callees: dict[str, str] = {}
 
-    def lines(self, body: Block, result: Type) -> list[str]:
-        """The body's statements and its ``return``, without indentation."""
-        out = self._block(body.stmts)
+    def lines(self, params: Sequence[Var], body: Block, result: Type) -> list[str]:
+        """The body's statements and its ``return``, without indentation.
+
+        Raises ValueError where a parameter has the name of something that the body calls.
+        """
+        self._spelled = {param.name: param.name for param in params}
+        out = [*self._callee_aliases(params, body), *self._block(body.stmts)]
         values = [self._atom(atom) for atom in body.results]
         if isinstance(result, TupleType) and len(values) == 1:
             return [*out, f"return ({values[0]},)"]
         return [*out, f"return {', '.join(values)}"]
+
+    def _callee_aliases(self, params: Sequence[Var], body: Block) -> list[str]:
+        """Other names, kept at the start, for what the body calls and then binds a value over."""
+        bound: set[str] = set()
+        called: dict[str, None] = {}
+        for stmt in walk_stmts(body.stmts):
+            bound |= bound_names(stmt)
+            if isinstance(stmt, Bind) and isinstance(stmt.value, FunctionCall):
+                called[stmt.value.path[0]] = None
+        hidden = [param.name for param in params if param.name in called]
+        if hidden:
+            raise ValueError(
+                f"the parameter {hidden[0]} hides the function or child {hidden[0]} that the body calls"
+            )
+        self._callees = {name: self._header.fresh(name) for name in called if name in bound}
+        return [f"{alias} = {name}" for name, alias in self._callees.items()]
 
     def _block(self, stmts: tuple[Stmt, ...]) -> list[str]:
         return [line for stmt in stmts for line in self._stmt(stmt)]
 
     def _stmt(self, stmt: Stmt) -> list[str]:
         if isinstance(stmt, Bind):
-            return [f"{stmt.target.name} = {self._value(stmt.value)}"]
+            text = f"{stmt.target.name} = {self._value(stmt.value)}"
+            self._spelled[stmt.target.name] = stmt.target.name
+            return [text]
         if isinstance(stmt, MeshScope):
             return self._scope(stmt)
         return self._loop(stmt)
 
     def _scope(self, scope: MeshScope) -> list[str]:
-        inner = self._block(scope.stmts) or ["pass"]
+        kept = self._kept_from(scope.name)
         head = f"with {value_text(scope.mesh, self._header)} as {scope.name}:"
-        return [head, *(INDENT + line for line in inner)]
+        inner = self._block(scope.stmts) or ["pass"]
+        return [*kept, head, *(INDENT + line for line in inner)]
+
+    def _kept_from(self, name: str) -> list[str]:
+        """Another name for a value that the name of a mesh is about to hide."""
+        hidden = [value for value, spelled in self._spelled.items() if spelled == name]
+        alias = self._header.fresh(name) if hidden else ""
+        self._spelled.update(dict.fromkeys(hidden, alias))
+        return [f"{alias} = {name}"] if hidden else []
 
     def _loop(self, loop: For) -> list[str]:
         names = [carry.inner.name for carry in loop.carries]
@@ -54,11 +100,14 @@ class BodyText:
             f"{name} = {self._atom(carry.initial)}" for name, carry in zip(names, loop.carries, strict=True)
         ]
         head = f"for {loop.index.name} in {self._extent(loop)}:"
-        self._header.push_index(loop.index.name)
+        index = loop.index.name
+        # A tile's variable is a window; the extent that a program computes with is where the window starts.
+        self._header.push_index(index, f"{index}.start" if loop.kind == "tile" else index)
+        self._spelled.update({name: name for name in names})
         inner = self._block(loop.body.stmts)
         if names:
             inner.append(f"{', '.join(names)} = {', '.join(map(self._atom, loop.body.results))}")
-        self._header.pop_index()
+        self._header.pop_index(index)
         self._spelled.update(
             (carry.result.name, name) for name, carry in zip(names, loop.carries, strict=True)
         )
@@ -76,7 +125,8 @@ class BodyText:
     def _value(self, value: Call | FunctionCall) -> str:
         args = [self._atom(arg) for arg in value.args]
         if isinstance(value, FunctionCall):
-            return f"{'.'.join(value.path)}({', '.join(args)})"
+            root, *rest = value.path
+            return f"{'.'.join([self._callees.get(root, root), *rest])}({', '.join(args)})"
         schema = {attr.name: attr for attr in value.op.attrs}
         for name, given in value.attrs:
             if not _is_default(schema[name], given):

@@ -39,7 +39,7 @@ def _def_lines(function: Function, header: Header) -> list[str]:
     )
     if function.body is None:
         return [*signature, INDENT + "pass"]
-    body = BodyText(header).lines(function.body, function.result)
+    body = BodyText(header).lines(function.params, function.body, function.result)
     return [*signature, *(INDENT + line for line in body)]
 
 

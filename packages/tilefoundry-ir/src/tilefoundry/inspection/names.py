@@ -27,7 +27,7 @@ class Header:
         self._dims: dict[DimVar, str] = {}
         self._assigned: dict[str, str] = {}
         self._required: set[str] = set()
-        self._locals: list[str] = []
+        self._indices: dict[str, str] = {}
 
     def name(self, symbol: str, module: str = _DSL) -> str:
         """How the script spells ``module.symbol``; imports it."""
@@ -38,8 +38,8 @@ class Header:
 
     def dim(self, var: DimVar) -> str:
         """How the script spells ``var``; declares it at the top, save where a loop binds it."""
-        if var.name in self._locals:
-            return var.name
+        if var.name in self._indices:
+            return self._indices[var.name]
         if var not in self._dims:
             self._dims[var] = self._free(var.name)
             self.name("DimVar")
@@ -55,13 +55,17 @@ class Header:
         """A whole line that the text of a method needs at the top, such as ``import torch``."""
         self._required.add(line)
 
-    def push_index(self, name: str) -> None:
-        """Enter a loop whose index is called ``name``: a dim of that name is the index."""
-        self._locals.append(name)
+    def push_index(self, name: str, text: str) -> None:
+        """Enter a loop whose index is called ``name``: a dim of that name is spelled ``text``."""
+        self._indices[name] = text
 
-    def pop_index(self) -> None:
-        """Leave the innermost loop."""
-        self._locals.pop()
+    def pop_index(self, name: str) -> None:
+        """Leave the loop."""
+        del self._indices[name]
+
+    def fresh(self, wanted: str) -> str:
+        """A name that nothing in the program has, as close to ``wanted`` as possible."""
+        return self._free(wanted)
 
     def lines(self) -> list[str]:
         """Imports, then constants, then DimVars; each group sorted, so that use order does not show."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tilefoundry.ir.core.expr import Bind, For, FunctionCall, MeshScope
+from tilefoundry.ir.core.expr import Bind, FunctionCall, MeshScope, Stmt
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
 
-__all__ = ["function_calls", "names_of", "parts_of"]
+__all__ = ["bound_names", "function_calls", "names_of", "parts_of"]
 
 
 def parts_of(function: Function) -> tuple[Function, ...]:
@@ -55,10 +55,13 @@ def _collect(node: Any, found: set[str], seen: set[int]) -> None:
 def _collect_body(function: Function, found: set[str]) -> None:
     found.update(p.name for p in function.params)
     for stmt in function.stmts():
-        if isinstance(stmt, Bind):
-            found.add(stmt.target.name)
-        elif isinstance(stmt, MeshScope):
-            found.add(stmt.name)
-        elif isinstance(stmt, For):
-            found.add(stmt.index.name)
-            found.update(name for c in stmt.carries for name in (c.inner.name, c.result.name))
+        found |= bound_names(stmt)
+
+
+def bound_names(stmt: Stmt) -> set[str]:
+    """The names that one statement binds, not counting statements inside it."""
+    if isinstance(stmt, Bind):
+        return {stmt.target.name}
+    if isinstance(stmt, MeshScope):
+        return {stmt.name}
+    return {stmt.index.name, *(name for c in stmt.carries for name in (c.inner.name, c.result.name))}

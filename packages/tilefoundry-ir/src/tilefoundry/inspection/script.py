@@ -10,7 +10,7 @@ from tilefoundry.inspection.method_text import method_lines
 from tilefoundry.inspection.names import Header
 from tilefoundry.inspection.reach import function_calls, names_of
 from tilefoundry.inspection.same import SameDefinition
-from tilefoundry.inspection.synthetic import Wanted, stand_in
+from tilefoundry.inspection.synthetic import stand_in
 from tilefoundry.ir.core.expr import FunctionCall
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
@@ -25,7 +25,8 @@ def as_script(node: Function | Module, *, methods: bool = True) -> str:
 
     Running the text defines ``node.name`` as a node equal to ``node``. What the node calls outside itself is
     defined before it; children that differ in their name alone are written once and renamed. Equal nodes have
-    equal text.
+    equal text. A function that calls into child modules comes as the entry of a module of its own name, since
+    only a class holds children.
 
     Args:
         node: a ``Function`` or a ``Module``.
@@ -33,10 +34,13 @@ def as_script(node: Function | Module, *, methods: bool = True) -> str:
 
     Raises:
         TypeError: a node of another kind, or an attribute value that has no text.
-        ValueError: a method without source; a name that an enclosing class hides from a callee.
+        ValueError: a method without source; a name that an enclosing class hides from a callee; a callee
+            outside the module that calls into children of its own.
     """
     if not isinstance(node, (Function, Module)):
         raise TypeError(f"as_script takes a Function or a Module, got {type(node).__name__}")
+    if isinstance(node, Function) and any(call.enters_child for call in function_calls(node)):
+        node = stand_in(node.name, [((node.name,), node)], SameDefinition(), entry=node.name)
     script = _Script(Header(names_of(node)), methods)
     script.define(node)
     return script.text()
@@ -117,7 +121,12 @@ class _Script:
     def _define_needs(self, function: Function, scopes: list[Scope]) -> None:
         """Define at the top level what ``function`` calls and its own module does not hold."""
         outside = [call for call in function_calls(function) if not self._is_member(call, scopes)]
-        needs = self._outside_nodes(outside)
+        for call in outside:
+            if call.enters_child:
+                raise ValueError(
+                    f"{function.name} calls {'.'.join(call.path)}, but its module has no such child"
+                )
+        needs = {call.path[0]: call.callee for call in outside}
         for scope in scopes:
             for name, node in needs.items():
                 if name in scope and not self._equal(scope[name], node):
@@ -139,14 +148,6 @@ class _Script:
         if isinstance(member, Module):
             return call.enters_child
         return member is not None and not call.enters_child and self._same.functions(member, call.callee)
-
-    def _outside_nodes(self, calls: list[FunctionCall]) -> dict[str, Any]:
-        siblings = {call.path[0]: call.callee for call in calls if not call.enters_child}
-        children: dict[str, list[Wanted]] = {}
-        for call in calls:
-            if call.enters_child:
-                children.setdefault(call.path[0], []).append((call.path[1:], call.callee))
-        return {**siblings, **{name: stand_in(name, paths, self._same) for name, paths in children.items()}}
 
 
 def _members(members: list[list[str]]) -> list[str]:

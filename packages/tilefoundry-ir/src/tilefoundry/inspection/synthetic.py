@@ -1,4 +1,4 @@
-"""Modules that stand in for the children a free function calls into."""
+"""Modules that stand in for the children that a function calls into."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["stand_in"]
 Wanted = tuple[tuple[str, ...], Function]
 
 
-def stand_in(name: str, wanted: Iterable[Wanted], same: SameDefinition) -> Module:
+def stand_in(name: str, wanted: Iterable[Wanted], same: SameDefinition, entry: str | None = None) -> Module:
     """A module called ``name`` that resolves each (path below it, function) of ``wanted``.
 
     It holds exactly the functions reached: those named, the siblings they call, and children likewise.
@@ -32,7 +32,7 @@ def stand_in(name: str, wanted: Iterable[Wanted], same: SameDefinition) -> Modul
         if len(path) > 1:
             below.setdefault(path[0], []).append((path[1:], function))
     children = tuple(stand_in(child, paths, same) for child, paths in below.items())
-    return Module(name, tuple(members.values()), modules=children)
+    return Module(name, tuple(members.values()), entry, children)
 
 
 def _calls(members: dict[str, Function]) -> list[Wanted]:

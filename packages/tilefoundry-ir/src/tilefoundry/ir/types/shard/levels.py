@@ -101,19 +101,14 @@ def _level(mesh: Mesh, level: Topology, axes: tuple[int, ...]) -> LevelAxes:
         return LevelAxes(level, axes, shape, strides)
     moving = [step for extent, step in zip(shape, strides, strict=True) if extent != 1]
     unit = min(moving, default=1)
-    own = (
-        tuple(0 if extent == 1 else step // unit for extent, step in zip(shape, strides, strict=True))
-        if unit
-        else ()
-    )
-    modes = sorted((step, extent) for extent, step in zip(shape, own, strict=False) if extent != 1)
+    if not unit or any(step % unit for step in moving):
+        raise ValueError(_not_a_numbering(mesh, level))
+    own = tuple(0 if n == 1 else step // unit for n, step in zip(shape, strides, strict=True))
     below = 1
-    for step, extent in modes:
+    for step, extent in sorted((step, n) for n, step in zip(shape, own, strict=True) if n != 1):
         if step != below:
             raise ValueError(_not_a_numbering(mesh, level))
         below *= extent
-    if not unit or any(step % unit for step in moving):
-        raise ValueError(_not_a_numbering(mesh, level))
     return LevelAxes(level, axes, shape, own)
 
 

@@ -136,5 +136,5 @@ def _check_splits(shard: ShardLayout) -> None:
         if shard.shape[k] != shard.mesh.shape[axis]:
             raise ValueError(
                 f"ShardLayout: {attr} on {name} needs the extent {shard.mesh.shape[axis]} there, the "
-                f"canonical shape {shard.layout} has {shard.shape[k]}; factor the axis into (mesh extent, remainder)"
+                f"canonical shape {shard.layout} has {shard.shape[k]}; factor it into (mesh extent, rest)"
             )

@@ -115,6 +115,7 @@ def _of_size(shape: tuple[Dim, ...], layout: AnyLayout, text: str) -> AnyLayout:
     if product(layout.shape) != product(shape):
         tensor = ", ".join(map(str, shape))
         raise ValueError(
-            f"the layout {text} has {product(layout.shape)} elements, the tensor ({tensor}) has {product(shape)}"
+            f"the layout {text} has {product(layout.shape)} elements, "
+            f"the tensor ({tensor}) has {product(shape)}"
         )
     return layout
