@@ -1,0 +1,83 @@
+"""Calls in a body: ops, functions, child modules, and Python callables over what is known while reading."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+from tilefoundry.dsl.children import ChildRef, FunctionRef, entry_of
+from tilefoundry.dsl.context import BodyContext, describe, is_value
+from tilefoundry.dsl.function_calls import call_function
+from tilefoundry.dsl.ops import OpRef, bind_op
+from tilefoundry.dsl.ranges import make_range
+from tilefoundry.dsl.unrolling import static_items
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.hir.function import Function
+from tilefoundry.ir.tir.function import PrimFunction
+
+__all__ = ["CALLS"]
+
+# Python callables that may see lists of tensors: they only rearrange them.
+_CONTAINER_CALLS: tuple[Any, ...] = (len, zip, enumerate, list, tuple, reversed)
+
+
+def _read_call(ctx: BodyContext, node: ast.Call, hint: str | None) -> Any:
+    callee = ctx.read(node.func)
+    args = _positional(ctx, node)
+    kwargs = _keywords(ctx, node)
+    if isinstance(callee, OpRef):
+        return bind_op(ctx, node, callee.op, args, kwargs, hint)
+    if isinstance(callee, Function):
+        return call_function(ctx, node, FunctionRef(callee, (callee.name,)), args, kwargs, hint)
+    if isinstance(callee, (Module, ChildRef)):
+        with ctx.pointing_at(node):
+            callee = entry_of(ctx, callee)
+    if isinstance(callee, FunctionRef):
+        return call_function(ctx, node, callee, args, kwargs, hint)
+    return _call_python(ctx, node, callee, args, kwargs)
+
+
+def _positional(ctx: BodyContext, node: ast.Call) -> list[Any]:
+    args: list[Any] = []
+    for arg in node.args:
+        if isinstance(arg, ast.Starred):
+            args.extend(static_items(ctx, arg.value, ctx.read(arg.value)))
+        else:
+            args.append(ctx.read(arg))
+    return args
+
+
+def _keywords(ctx: BodyContext, node: ast.Call) -> dict[str, Any]:
+    kwargs: dict[str, Any] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            raise ctx.error(keyword.value, "** is not part of the DSL; write the keywords out")
+        kwargs[keyword.arg] = ctx.read(keyword.value)
+    return kwargs
+
+
+def _call_python(
+    ctx: BodyContext, node: ast.Call, callee: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
+    if isinstance(callee, PrimFunction):
+        raise ctx.error(node, f"{callee.name} is a @prim_func; only a @prim_func launches it")
+    if is_value(callee) or not callable(callee):
+        raise ctx.error(node.func, f"{describe(callee)} cannot be called")
+    given = [*args, *kwargs.values()]
+    if any(is_value(v) for v in given) or (callee not in _CONTAINER_CALLS and any(map(_holds_value, given))):
+        name = getattr(callee, "__name__", describe(callee))
+        raise ctx.error(
+            node, f"{name} is Python code and cannot take tensors; make it a @func, or use a tf op"
+        )
+    run: Callable[..., Any] = make_range if callee is builtins.range else callee
+    with ctx.pointing_at(node):
+        return run(*args, **kwargs)
+
+
+def _holds_value(value: Any) -> bool:
+    return is_value(value) or (isinstance(value, (list, tuple)) and any(map(_holds_value, value)))
+
+
+CALLS = {ast.Call: _read_call}

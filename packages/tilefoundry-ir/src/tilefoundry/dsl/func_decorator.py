@@ -1,0 +1,82 @@
+"""``@func``: a Python ``def`` becomes a typed HIR function."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType, FunctionType
+from typing import Any, overload
+
+from tilefoundry.dsl.authored import AuthoredFunction, Label, author
+from tilefoundry.dsl.declarations import topologies_in_force
+from tilefoundry.dsl.levels import checked_levels
+from tilefoundry.dsl.scope import Enclosure, enclosure_of
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.errors import DslError
+
+__all__ = ["func"]
+
+
+@overload
+def func(function: Callable[..., Any], /) -> AuthoredFunction: ...
+@overload
+def func(*, topologies: Sequence[Any] | None = None, target: Any | None = None) -> Callable[..., Any]: ...
+def func(
+    function: Any = None, /, *, topologies: Sequence[Any] | None = None, target: Any | None = None
+) -> Any:
+    """Read a ``def`` as a typed tensor program.
+
+    The source is parsed and typed at once. Its names resolve through class bodies, the enclosing function,
+    globals and builtins, innermost first.
+
+    Args:
+        function: the def, when used as a bare ``@func``.
+        topologies: levels of its own: the function becomes a Module of one function (a child module inside
+            a class body). ``()`` declares that it has none.
+        target: its Target; only outside a class body.
+
+    Returns:
+        An ``AuthoredFunction``; a ``Module`` where ``topologies`` or ``target`` is given.
+
+    Raises:
+        DslError: the source is not available or is no program; it says where.
+        TypeError: something else than a def is decorated.
+    """
+    if function is not None:
+        return _author(function, sys._getframe(1), None, None)
+    levels = checked_levels("@func", topologies)
+
+    def decorate(function: Any) -> Any:
+        return _author(function, sys._getframe(1), levels, target)
+
+    return decorate
+
+
+def _author(function: Any, frame: FrameType, levels: tuple[Any, ...] | None, target: Any) -> Any:
+    if not isinstance(function, FunctionType):
+        raise TypeError(f"@func decorates a def, got {type(function).__name__}: {function!r}")
+    enclosure = enclosure_of(function, frame)
+    in_force = levels if levels is not None else topologies_in_force(enclosure.frame)
+    authored = author(function, enclosure, in_force, None, None)
+    error = _placement_error(authored, enclosure, target)
+    if error is not None:
+        raise error
+    if levels is None and target is None:
+        return authored
+    return Module(authored.name, (authored,), authored.name, target=target, topologies=levels)
+
+
+def _placement_error(authored: AuthoredFunction, enclosure: Enclosure, target: Any) -> DslError | None:
+    members = enclosure.members
+    source, node = authored.reading.source, authored.reading.node
+    if members is None:
+        return None
+    if authored.name in members and not isinstance(members[authored.name], Label):
+        return source.error(
+            node, f"{authored.name} is defined twice in this class; give each member its own name"
+        )
+    if target is not None:
+        return source.error(
+            node, f"{authored.name} declares a target inside a class; only the root module declares one"
+        )
+    return None

@@ -1,0 +1,199 @@
+"""``for`` statements: one loop node over ``range`` and ``tile``, unrolled over anything known while reading."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tilefoundry.dsl.context import BodyContext, describe, is_value
+from tilefoundry.dsl.expressions import bind_target
+from tilefoundry.dsl.literals import constant, is_number
+from tilefoundry.dsl.ranges import LoopRange
+from tilefoundry.dsl.unrolling import static_items
+from tilefoundry.ir.core.expr import Atom, Bind, Block, Carry, For, Stmt, Var, walk_stmts
+from tilefoundry.ir.types import DimVar, TensorType, bounds, scalar
+
+__all__ = ["LOOPS", "TileWindow", "assigned_names"]
+
+
+@dataclass(frozen=True, slots=True)
+class TileWindow:
+    """The variable of a ``tile`` loop: ``step`` elements from ``start`` on, used as an index."""
+
+    start: DimVar
+    loop: LoopRange
+
+    def __str__(self) -> str:
+        return self.start.name
+
+
+def _read_for(ctx: BodyContext, node: ast.For) -> None:
+    if node.orelse:
+        raise ctx.error(node.orelse[0], "for ... else is not part of the DSL")
+    iterated = ctx.read(node.iter)
+    if isinstance(iterated, LoopRange):
+        _read_loop(ctx, node, iterated)
+        return
+    items = static_items(ctx, node.iter, iterated)
+    ctx.loop_depth += 1
+    for item in items:
+        bind_target(ctx, node.target, item)
+        ctx.run(node.body)
+    ctx.loop_depth -= 1
+
+
+def _read_loop(ctx: BodyContext, node: ast.For, loop: LoopRange) -> None:
+    if not isinstance(node.target, ast.Name):
+        raise ctx.error(node.target, f"{loop} gives one index; name it with one name")
+    for extent in (loop.start, loop.stop, loop.step):
+        ctx.check_dim(extent, node.iter)
+    before = dict(ctx.locals)
+    gone = dict(ctx.gone)
+    index = _index(ctx, node, loop)
+    carried = _carried_names(node, before)
+    inner = {name: Var(before[name].type, ctx.names.take(name)) for name in carried}
+    ctx.locals.update(inner)
+    with ctx.collecting() as stmts:
+        ctx.loop_depth += 1
+        ctx.run(node.body)
+        ctx.loop_depth -= 1
+    ctx.dims.discard(index)
+    index_var = ctx.indices.pop(index.name)
+    _check_static_names(ctx, node, before, carried)
+    kept = [name for name in carried if _is_carry(ctx, node, name, inner[name], stmts)]
+    carries = tuple(_carry(ctx, before[name], inner[name], name) for name in kept)
+    results = tuple(_result(ctx, node, name, inner[name]) for name in kept)
+    body = Block(tuple(stmts), results)
+    ctx.stmts.append(For(loop.kind, index_var, loop.start, loop.stop, loop.step, carries, body, _over(loop)))
+    _leave(ctx, node, before, gone, dict(zip(kept, carries, strict=True)), carried)
+
+
+def _index(ctx: BodyContext, node: ast.For, loop: LoopRange) -> DimVar:
+    assert isinstance(node.target, ast.Name)
+    low, high = bounds(loop.start)[0], bounds(loop.stop)[1]
+    if low < 0:
+        raise ctx.error(node.iter, f"{loop} starts below 0; an index counts elements")
+    index = DimVar(ctx.names.take(node.target.id), low, max(high, low + 1))
+    ctx.dims.add(index)
+    ctx.indices[index.name] = Var(scalar("i64"), index.name)
+    ctx.locals[node.target.id] = TileWindow(index, loop) if loop.kind == "tile" else index
+    return index
+
+
+def _carried_names(node: ast.For, before: dict[str, Any]) -> list[str]:
+    names = dict.fromkeys(name for stmt in node.body for name in assigned_names(stmt))
+    return [name for name in names if is_value(before.get(name))]
+
+
+def _check_static_names(ctx: BodyContext, node: ast.For, before: dict[str, Any], carried: list[str]) -> None:
+    for name, value in before.items():
+        now = ctx.locals.get(name)
+        if name in carried or now is value or (isinstance(node.target, ast.Name) and name == node.target.id):
+            continue
+        if is_value(now) and is_number(value):
+            raise ctx.error(
+                node,
+                f"{name} starts as the Python number {value!r} and the loop makes it a tensor; "
+                'start from a tensor, such as tf.zeros(Tensor[(), "f32"])',
+            )
+        if not is_value(now) and now != value:
+            raise ctx.error(
+                node,
+                f"the loop changes {name} from {describe(value)} to {describe(now)} while the program is read; only tensors "
+                "change from one iteration to the next",
+            )
+
+
+def _is_carry(ctx: BodyContext, node: ast.For, name: str, inner: Var, stmts: list[Stmt]) -> bool:
+    """False for a name that the body binds afresh, with another type, before it reads it."""
+    result = ctx.locals[name]
+    if is_value(result) and result.type != inner.type and not _reads(stmts, inner):
+        return False
+    return True
+
+
+def _reads(stmts: list[Stmt], var: Var) -> bool:
+    return any(var == atom for stmt in walk_stmts(tuple(stmts)) for atom in _operands(stmt))
+
+
+def _operands(stmt: Stmt) -> Iterator[Atom]:
+    if isinstance(stmt, Bind):
+        yield from stmt.value.args
+    elif isinstance(stmt, For):
+        yield from (carry.initial for carry in stmt.carries)
+        yield from stmt.body.results
+
+
+def _carry(ctx: BodyContext, initial: Any, inner: Var, name: str) -> Carry:
+    return Carry(initial, inner, Var(inner.type, ctx.names.take(name)))
+
+
+def _result(ctx: BodyContext, node: ast.For, name: str, inner: Var) -> Atom:
+    value = ctx.locals[name]
+    if not is_value(value):
+        return _number_result(ctx, node, name, inner, value)
+    if value.type != inner.type:
+        raise ctx.error(
+            node,
+            f"{name} is {inner.type} before the loop and {value.type} after one iteration; a carried value keeps its type",
+        )
+    return value
+
+
+def _number_result(ctx: BodyContext, node: ast.For, name: str, inner: Var, value: Any) -> Atom:
+    if is_number(value) and isinstance(inner.type, TensorType) and inner.type.rank == 0:
+        with ctx.pointing_at(node):
+            return constant(value, inner.type.dtype)
+    raise ctx.error(node, f"{name} is {inner.type} before the loop and {describe(value)} after one iteration")
+
+
+def _over(loop: LoopRange) -> str | None:
+    return None if loop.over is None else str(loop.over)
+
+
+def _leave(
+    ctx: BodyContext,
+    node: ast.For,
+    before: dict[str, Any],
+    gone: dict[str, str],
+    carries: dict[str, Carry],
+    carried: list[str],
+) -> None:
+    inside = [name for name in ctx.locals if name not in before]
+    ctx.locals = dict(before)
+    ctx.gone = gone
+    inside += [name for name in carried if name not in carries]
+    assert isinstance(node.target, ast.Name)
+    for name in (*inside, node.target.id):
+        ctx.locals.pop(name, None)
+        ctx.gone[name] = (
+            f"{name} is bound inside the loop at line {node.lineno} only; bind it before the loop to carry it"
+        )
+    ctx.locals.update({name: carry.result for name, carry in carries.items()})
+
+
+def assigned_names(stmt: ast.stmt) -> Iterator[str]:
+    """Every name that a statement binds, nested statements included, in source order."""
+    if isinstance(stmt, ast.Assign):
+        for target in stmt.targets:
+            yield from _target_names(target)
+    elif isinstance(stmt, (ast.AugAssign, ast.AnnAssign)):
+        yield from _target_names(stmt.target)
+    elif isinstance(stmt, ast.For):
+        yield from _target_names(stmt.target)
+    for block in ("body", "orelse"):
+        for inner in getattr(stmt, block, ()):
+            yield from assigned_names(inner)
+
+
+def _target_names(target: ast.expr) -> Iterator[str]:
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for part in target.elts:
+            yield from _target_names(part)
+
+
+LOOPS = {ast.For: _read_for}

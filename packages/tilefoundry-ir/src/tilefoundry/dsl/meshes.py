@@ -1,0 +1,53 @@
+"""``with Mesh(...) as c:`` scopes and the ``N @ c.axis`` spelling of layouts."""
+
+from __future__ import annotations
+
+import ast
+
+from tilefoundry.dsl.context import BodyContext, describe, is_value
+from tilefoundry.ir.core.expr import MeshScope
+from tilefoundry.ir.types.shard import Mesh
+
+__all__ = ["MESHES", "MESH_EXPRESSIONS"]
+
+
+def _read_with(ctx: BodyContext, node: ast.With) -> None:
+    if len(node.items) != 1:
+        raise ctx.error(node, "one mesh per with statement; nest them")
+    item = node.items[0]
+    mesh = ctx.read(item.context_expr)
+    if is_value(mesh) or not isinstance(mesh, Mesh):
+        raise ctx.error(item.context_expr, f"with opens the scope of a Mesh, got {describe(mesh)}")
+    if not isinstance(item.optional_vars, ast.Name):
+        raise ctx.error(node, "name the scope's mesh: with Mesh(...) as c:")
+    name = item.optional_vars.id
+    _check_levels(ctx, item.context_expr, mesh)
+    ctx.locals[name] = mesh
+    ctx.scopes.append((name, mesh))
+    with ctx.collecting() as stmts:
+        ctx.run(node.body)
+    ctx.scopes.pop()
+    ctx.stmts.append(MeshScope(name, mesh, tuple(stmts)))
+
+
+def _check_levels(ctx: BodyContext, node: ast.expr, mesh: Mesh) -> None:
+    """Every level of the mesh must be one of those in force, where any were declared."""
+    if ctx.topologies is None:
+        return
+    known = [level.name for level in ctx.topologies]
+    for name in mesh.level_names:
+        if name not in known:
+            raise ctx.error(
+                node, f"the mesh uses the level {name!r}; levels in force: {', '.join(known) or 'none'}"
+            )
+
+
+def _read_set(ctx: BodyContext, node: ast.Set, hint: str | None) -> frozenset[object]:
+    """``{c.t @ P("sum")}`` beside a layout."""
+    parts = [ctx.read_static(part, "an entry of a layout") for part in node.elts]
+    with ctx.pointing_at(node):
+        return frozenset(parts)
+
+
+MESHES = {ast.With: _read_with}
+MESH_EXPRESSIONS = {ast.Set: _read_set}

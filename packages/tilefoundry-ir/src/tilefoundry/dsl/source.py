@@ -1,0 +1,124 @@
+"""Python source behind a definition, and errors that point into it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, Union
+
+from tilefoundry.ir.errors import DslError
+
+__all__ = ["Definition", "SourceFile", "load_class", "load_source"]
+
+Definition = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file (or notebook cell, or REPL input) as text and tree.
+
+    Attributes:
+        filename: the name that Python gave the code.
+        lines: source lines with their line ends.
+        definitions: (name, first line, decorators included) -> function or class.
+    """
+
+    filename: str
+    lines: tuple[str, ...]
+    definitions: Mapping[tuple[str, int], Definition] = field(repr=False)
+
+    def definition(self, code: CodeType) -> Definition:
+        """The statement that ``code`` was compiled from; DslError where the text has changed since."""
+        found = self.definitions.get((code.co_name, code.co_firstlineno))
+        if found is None:
+            raise DslError(
+                f"{self.filename}:{code.co_firstlineno}: the source does not define {code.co_name} there; "
+                "the file changed after it was imported, so import it again"
+            )
+        return found
+
+    def error(self, node: Any, message: str) -> DslError:
+        """An error that points at ``node`` (any AST node with a position)."""
+        line = self.lines[node.lineno - 1] if node.lineno <= len(self.lines) else ""
+        end_line = getattr(node, "end_lineno", None) or node.lineno
+        end = _column(line, node.end_col_offset) if end_line == node.lineno else len(line.rstrip())
+        start = _column(line, node.col_offset)
+        return DslError(
+            message, (self.filename, node.lineno, start + 1, line, node.lineno, max(end, start) + 1)
+        )
+
+
+_FILES: dict[str, SourceFile] = {}
+
+
+def load_class(
+    filename: str, module_globals: Mapping[str, Any], name: str, line: int
+) -> tuple[SourceFile, ast.ClassDef]:
+    """The source of the class called ``name`` that has a decorator on ``line``.
+
+    Raises DslError where Python keeps no source for it, or the text has changed since.
+    """
+    source = _load(filename, linecache.getlines(filename, dict(module_globals)))
+    for node in source.definitions.values():
+        if isinstance(node, ast.ClassDef) and node.name == name and node.decorator_list:
+            if node.decorator_list[0].lineno <= line <= node.lineno:
+                return source, node
+    raise DslError(
+        f"{filename}:{line}: the source of the class {name} is not there; keep @module directly above the class, in a "
+        "file or a notebook cell that did not change since it ran"
+    )
+
+
+def load_source(code: CodeType, module_globals: Mapping[str, Any]) -> SourceFile:
+    """The source file that ``code`` comes from; parsed once per content.
+
+    Raises DslError where Python keeps no source for it, or the text is no Python any more.
+    """
+    return _load(code.co_filename, _lines(code, module_globals))
+
+
+def _load(filename: str, lines: Sequence[str]) -> SourceFile:
+    known = _FILES.get(filename)
+    if known is not None and known.lines == tuple(lines):
+        return known
+    loaded = SourceFile(filename, tuple(lines), _definitions(filename, lines))
+    _FILES[filename] = loaded
+    return loaded
+
+
+def _lines(code: CodeType, module_globals: Mapping[str, Any]) -> list[str]:
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, dict(module_globals))
+    if lines:
+        return lines
+    try:
+        return inspect.findsource(code)[0]
+    except (OSError, TypeError, IndexError):
+        raise DslError(
+            f"{code.co_filename}:{code.co_firstlineno}: Python keeps no source for {code.co_name}, and the DSL reads "
+            "source text; put the definition into a file or a notebook cell"
+        ) from None
+
+
+def _definitions(filename: str, lines: Sequence[str]) -> dict[tuple[str, int], Definition]:
+    try:
+        tree = ast.parse("".join(lines), filename)
+    except (SyntaxError, ValueError) as error:
+        raise DslError(
+            f"{filename}: the source of the running code is no Python any more ({error}); import it again"
+        ) from None
+    found: dict[tuple[str, int], Definition] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            found[(node.name, first)] = node
+    return found
+
+
+def _column(line: str, offset: int) -> int:
+    """Characters before byte ``offset`` of ``line``: the tree counts UTF-8 bytes."""
+    return len(line.encode()[:offset].decode(errors="ignore"))
