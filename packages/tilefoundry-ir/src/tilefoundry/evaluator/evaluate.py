@@ -1,74 +1,36 @@
-"""Evaluate a function: bind, then run its statements in order over torch tensors."""
+"""Evaluate a function: bind its arguments, then run its plan over torch tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 from tilefoundry.evaluator.bind import bind_arguments
+from tilefoundry.evaluator.context import ConstantLookup, EvalContext
 from tilefoundry.evaluator.dtypes import torch_dtype
-from tilefoundry.ir.core.expr import (
-    Atom,
-    Bind,
-    Block,
-    Call,
-    Constant,
-    For,
-    FunctionCall,
-    MeshScope,
-    Stmt,
-    tensor_type,
-)
+from tilefoundry.evaluator.plan import CallStep, LoopStep, OpStep, Plan, Step, plan_of
+from tilefoundry.ir.core.expr import tensor_type
 from tilefoundry.ir.errors import EvaluationError
+from tilefoundry.ir.hir.conversion import convert
 from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.types import Dim, TensorType, TupleType, Type, evaluate_dim
+from tilefoundry.ir.types import DType, TupleType
 
 # torch is imported where it is first needed: importing the evaluator must not load it.
 
 __all__ = ["EvalContext", "evaluate"]
 
-ConstantLookup = Callable[[tuple[str, ...], str], Any]
-
-
-@dataclass(slots=True)
-class EvalContext:
-    """What an op's evaluator may ask for.
-
-    Attributes:
-        env: DimVar and loop-index values of the running function.
-        device: the torch device of the run.
-        result_type: the inferred type of the op being evaluated.
-        operand_types: the types of its operands; a tensor alone does not tell ``f4e2m1`` codes from ``u8``.
-        constants: finds a child's weight by (path from the caller's module, name); None on a bare function.
-    """
-
-    env: dict[str, int]
-    device: Any
-    result_type: Type | None = None
-    operand_types: tuple[Type, ...] = ()
-    constants: ConstantLookup | None = None
-    values: dict[str, Any] = field(default_factory=dict)
-
-    def dim(self, dim: Dim) -> int:
-        """The integer that ``dim`` has in this run."""
-        return evaluate_dim(dim, self.env)
-
-    def shape(self, type_: TensorType) -> tuple[int, ...]:
-        """The concrete shape of ``type_`` in this run."""
-        return type_.concrete_shape(self.env)
-
 
 def evaluate(
-    function: Function, *tensors: Any, constants: ConstantLookup | None = None, device: Any | None = None
+    function: Any, *tensors: Any, constants: ConstantLookup | None = None, device: Any | None = None
 ) -> Any:
     """The value of ``function`` on torch tensors, one per declared parameter, weights included.
 
     Arguments are checked against the declared dtypes and shapes before anything runs, and are never written
-    to. The run happens on the device of the tensors; gradients are not recorded. Thread-safe.
+    to; a result may be a view of one. The run happens on the device of the tensors; gradients are not
+    recorded. Intermediates are dropped at their last use. Thread-safe.
 
     Args:
-        function: a HIR ``Function``.
+        function: a HIR ``Function``, or a Module that holds exactly one.
         tensors: one per parameter.
         constants: how to find the weights of child modules that the body calls into; a ``LoadedModule``
             gives this.
@@ -79,14 +41,29 @@ def evaluate(
 
     Raises:
         TypeError: no Function, or a wrong number of arguments.
-        EvaluationError: an argument that disagrees with its declaration.
+        EvaluationError: an argument that disagrees with its declaration; an index, window or divisor that is
+            only wrong for these values. A note on the error says which statement failed.
     """
     import torch
 
-    if not isinstance(function, Function):
-        raise TypeError(f"evaluate takes a Function (decorate it with @func), got {type(function).__name__}")
     with torch.no_grad():
-        return _run_function(function, tensors, constants, torch.device(device or "cpu"))
+        return _run_function(_the_function(function), tensors, constants, torch.device(device or "cpu"))
+
+
+def _the_function(given: Any) -> Function:
+    if isinstance(given, Function):
+        return given
+    # A Module sits above the evaluator, so it is known here by what it holds.
+    members = getattr(given, "functions", None)
+    if not isinstance(members, tuple):
+        raise TypeError(f"evaluate takes a Function (decorate it with @func), got {type(given).__name__}")
+    if len(members) == 1 and isinstance(members[0], Function):
+        return members[0]
+    names = ", ".join(member.name for member in members) or "none"
+    raise TypeError(
+        f"evaluate takes one Function; the module {given.name!r} holds {names}: "
+        f"call {given.name}.<function>(...), or pass {given.name}.lookup(name)"
+    )
 
 
 def _run_function(
@@ -94,14 +71,14 @@ def _run_function(
 ) -> Any:
     env = bind_arguments(function.name, function.params, tensors)
     chosen = _select_variant(function, env)
-    ctx = EvalContext(env, _device(function, tensors, default), constants=constants)
-    ctx.values.update((p.name, t) for p, t in zip(chosen.params, tensors, strict=True))
     if chosen.body is None:
         raise EvaluationError(
             f"{function.name} has no body and no variant; add one with @{function.name}.specialize"
         )
-    results = _run_block(chosen.body, ctx)
-    return results if isinstance(function.result, TupleType) else results[0]
+    ctx = EvalContext(function.name, env, _device(function, tensors, default), constants=constants)
+    results = _run_plan(plan_of(chosen, chosen.body), tensors, ctx)
+    one_tuple = len(results) == 1 and isinstance(results[0], tuple)
+    return results if isinstance(function.result, TupleType) and not one_tuple else results[0]
 
 
 def _select_variant(function: Function, env: Mapping[str, int]) -> Function:
@@ -112,7 +89,8 @@ def _select_variant(function: Function, env: Mapping[str, int]) -> Function:
         if name in env and variant.pattern.matches(env[name]):
             return variant.function
     ranges = ", ".join(f"{v.pattern.name} in [{v.pattern.lo}, {v.pattern.hi})" for v in function.variants)
-    raise EvaluationError(f"{function.name}: no variant covers {dict(env)}; the variants cover {ranges}")
+    given = ", ".join(f"{name} = {value}" for name, value in env.items()) or "no DimVar"
+    raise EvaluationError(f"{function.name}: no variant covers {given}; the variants cover {ranges}")
 
 
 def _device(function: Function, tensors: tuple[Any, ...], default: Any) -> Any:
@@ -123,69 +101,89 @@ def _device(function: Function, tensors: tuple[Any, ...], default: Any) -> Any:
     return next(iter(devices), default)
 
 
-def _run_block(block: Block, ctx: EvalContext) -> tuple[Any, ...]:
-    for stmt in block.stmts:
-        _run_stmt(stmt, ctx)
-    return tuple(_atom(atom, ctx) for atom in block.results)
+def _run_plan(plan: Plan, tensors: tuple[Any, ...], ctx: EvalContext) -> tuple[Any, ...]:
+    values: list[Any] = [None] * plan.size
+    for slot, tensor in zip(plan.params, tensors, strict=True):
+        values[slot] = tensor
+    for slot, literal in plan.constants:
+        values[slot] = _literal(literal.value, tensor_type(literal).dtype, ctx.device)
+    _run_steps(plan.steps, values, ctx)
+    return tuple(values[slot] for slot in plan.results)
 
 
-def _run_stmt(stmt: Stmt, ctx: EvalContext) -> None:
-    if isinstance(stmt, Bind):
-        ctx.values[stmt.target.name] = _run_value(stmt.value, ctx)
-    elif isinstance(stmt, MeshScope):
-        for inner in stmt.stmts:
-            _run_stmt(inner, ctx)
-    else:
-        _run_loop(stmt, ctx)
+def _literal(value: Any, dtype: DType, device: Any) -> Any:
+    """A literal as a tensor, rounded once from the double that Python holds."""
+    import torch
+
+    if not dtype.is_float:
+        return torch.tensor(value, dtype=torch_dtype(dtype), device=device)
+    return convert(torch.tensor(float(value), dtype=torch.float64, device=device), DType.f64, dtype)
 
 
-def _run_value(value: Call | FunctionCall, ctx: EvalContext) -> Any:
-    args = tuple(_atom(arg, ctx) for arg in value.args)
-    if isinstance(value, FunctionCall):
-        return _call_function(value, args, ctx)
-    ctx.result_type = value.type
-    ctx.operand_types = tuple(arg.type for arg in value.args)
-    return value.op.evaluate(ctx, args, dict(value.attrs))
+def _run_steps(steps: tuple[Step, ...], values: list[Any], ctx: EvalContext) -> None:
+    for step in steps:
+        try:
+            if isinstance(step, OpStep):
+                _run_op(step, values, ctx)
+            elif isinstance(step, CallStep):
+                _run_call(step, values, ctx)
+            else:
+                _run_loop(step, values, ctx)
+        except Exception as error:
+            error.add_note(f"in {ctx.function}, evaluating {step.name}")
+            raise
+        for slot in step.dead:
+            values[slot] = None
 
 
-def _call_function(call: FunctionCall, args: tuple[Any, ...], ctx: EvalContext) -> Any:
+def _run_op(step: OpStep, values: list[Any], ctx: EvalContext) -> None:
+    ctx.result_type = step.result_type
+    ctx.operand_types = step.operand_types
+    values[step.target] = step.op.evaluate(ctx, tuple(values[slot] for slot in step.args), step.attrs)
+
+
+def _run_call(step: CallStep, values: list[Any], ctx: EvalContext) -> None:
+    call = step.call
+    args = tuple(values[slot] for slot in step.args)
     if not call.enters_child:
-        return _run_function(call.callee, args, ctx.constants, ctx.device)
-    prefix = call.path[:-1]
-    lookup = ctx.constants
-    if lookup is None and _needs_constants(call.callee):
+        values[step.target] = _run_function(call.callee, args, ctx.constants, ctx.device)
+        return
+    prefix, lookup = call.path[:-1], ctx.constants
+    if lookup is None and call.callee.constants:
         raise EvaluationError(
             f"{'.'.join(call.path)} needs the weights of the child module {'.'.join(prefix)}; "
             "load a checkpoint with module.load(resource) and call the LoadedModule"
         )
     given = iter(args)
-    full = tuple(lookup(prefix, p.name) if p.is_const else next(given) for p in call.callee.params)  # type: ignore[misc]  # a callee with weights was refused above
+    full = tuple(
+        lookup(prefix, param.name) if lookup is not None and param.is_const else next(given)
+        for param in call.callee.params
+    )
     nested = None if lookup is None else (lambda path, name: lookup(prefix + path, name))
-    return _run_function(call.callee, full, nested, ctx.device)
+    values[step.target] = _run_function(call.callee, full, nested, ctx.device)
 
 
-def _needs_constants(function: Function) -> bool:
-    return bool(function.constants)
-
-
-def _run_loop(loop: For, ctx: EvalContext) -> None:
+def _run_loop(step: LoopStep, values: list[Any], ctx: EvalContext) -> None:
     import torch
 
-    carried = [_atom(carry.initial, ctx) for carry in loop.carries]
-    for i in range(ctx.dim(loop.start), ctx.dim(loop.stop), ctx.dim(loop.step)):
-        ctx.env[loop.index.name] = i
-        ctx.values[loop.index.name] = torch.tensor(
-            i, dtype=torch_dtype(tensor_type(loop.index).dtype), device=ctx.device
+    loop, name = step.loop, step.loop.index.name
+    start, stop, stride = ctx.dim(loop.start), ctx.dim(loop.stop), ctx.dim(loop.step)
+    if stride < 1:
+        raise EvaluationError(
+            f"{ctx.function}: the loop over {name} has the step {stride}; 1 or more is needed"
         )
-        ctx.values.update((c.inner.name, v) for c, v in zip(loop.carries, carried, strict=True))
-        carried = list(_run_block(loop.body, ctx))
-    ctx.env.pop(loop.index.name, None)
-    ctx.values.update((c.result.name, v) for c, v in zip(loop.carries, carried, strict=True))
-
-
-def _atom(atom: Atom, ctx: EvalContext) -> Any:
-    import torch
-
-    if isinstance(atom, Constant):
-        return torch.tensor(atom.value, dtype=torch_dtype(tensor_type(atom).dtype), device=ctx.device)
-    return ctx.values[atom.name]
+    index_dtype = torch_dtype(tensor_type(loop.index).dtype)
+    carried = [values[slot] for slot in step.initial]
+    if loop.kind == "tile":
+        ctx.tiles[name] = stride
+    for i in range(start, stop, stride):
+        ctx.env[name] = i
+        values[step.index] = torch.tensor(i, dtype=index_dtype, device=ctx.device)
+        for slot, value in zip(step.inner, carried, strict=True):
+            values[slot] = value
+        _run_steps(step.body, values, ctx)
+        carried = [values[slot] for slot in step.yields]
+    ctx.env.pop(name, None)
+    ctx.tiles.pop(name, None)
+    for slot, value in zip(step.results, carried, strict=True):
+        values[slot] = value

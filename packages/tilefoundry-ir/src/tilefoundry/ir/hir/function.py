@@ -34,6 +34,7 @@ class Function:
         target: the Target that its declaration names, or None.
         converters: weight name -> function from raw checkpoint tensors to that weight.
         variants: specialised bodies, in declaration order.
+        plan: what the evaluator worked out about the body, or None; no part of the program.
 
     ``converters`` and ``variants`` can be added to until a Module seals the function. Two functions are
     equal where all of the above is.
@@ -46,6 +47,7 @@ class Function:
         "body",
         "name",
         "params",
+        "plan",
         "result",
         "target",
         "topologies",
@@ -72,6 +74,7 @@ class Function:
         self._converters = dict(converters or {})
         self._variants = list(variants)
         self._sealed = False
+        self.plan: Any | None = None
 
     @property
     def converters(self) -> Mapping[str, Function]:
