@@ -104,6 +104,12 @@ CUTE_HOST_DEVICE constexpr int leading_run() {
   }
 }
 
+CUTE_HOST_DEVICE constexpr int largest_of(int a) { return a; }
+template <class... Rest>
+CUTE_HOST_DEVICE constexpr int largest_of(int a, int b, Rest... rest) {
+  return largest_of(a > b ? a : b, rest...);
+}
+
 /// Elements of one access: a power of two that divides every run, within 16 bytes of the widest element.
 /// `runs` is the bitwise or of the run lengths: its lowest set bit divides them all.
 CUTE_HOST_DEVICE constexpr int pack_length(int runs, int element_bytes) {

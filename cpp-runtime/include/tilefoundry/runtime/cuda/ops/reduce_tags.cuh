@@ -1,0 +1,77 @@
+/// \file reduce_tags.cuh
+/// Combine tags of `ops::reduce`: what is done to each element and to two partial results. NaN propagates.
+#pragma once
+
+#include <tilefoundry/runtime/cuda/ops/binary_tags.cuh>
+
+namespace tilefoundry {
+namespace ops {
+
+/// Compile-time list of logical axes.
+template <int... Axis>
+struct axes {
+  static __device__ constexpr bool contains(int axis) { return ((axis == Axis) || ...); }
+};
+
+struct sum_op {
+  template <class A>
+  static __device__ constexpr A identity() {
+    return A(0);
+  }
+  template <class A>
+  static __device__ A map(A x) {
+    return x;
+  }
+  template <class A>
+  static __device__ A join(A a, A b) {
+    return add_op{}(a, b);
+  }
+};
+/// The sum, divided once by the number of elements that were reduced.
+struct mean_op : sum_op {};
+struct max_op {
+  template <class A>
+  static __device__ constexpr A identity() {
+    if constexpr (detail::real<A>) {
+      return -stdx::numeric_limits<A>::infinity();
+    } else {
+      return stdx::numeric_limits<A>::lowest();
+    }
+  }
+  template <class A>
+  static __device__ A map(A x) {
+    return x;
+  }
+  template <class A>
+  static __device__ A join(A a, A b) {
+    return maximum_op{}(a, b);
+  }
+};
+struct min_op {
+  template <class A>
+  static __device__ constexpr A identity() {
+    if constexpr (detail::real<A>) {
+      return stdx::numeric_limits<A>::infinity();
+    } else {
+      return stdx::numeric_limits<A>::max();
+    }
+  }
+  template <class A>
+  static __device__ A map(A x) {
+    return x;
+  }
+  template <class A>
+  static __device__ A join(A a, A b) {
+    return minimum_op{}(a, b);
+  }
+};
+/// The largest magnitude.
+struct absmax_op : max_op {
+  template <class A>
+  static __device__ A map(A x) {
+    return abs_op{}(x);
+  }
+};
+
+}  // namespace ops
+}  // namespace tilefoundry
