@@ -19,6 +19,7 @@ from tilefoundry.ir.hir import (
     rope,
     selection,
     shape,
+    sharding,
     slicing,
     unary,
 )
@@ -43,6 +44,7 @@ for _family in (
     indexing,
     selection,
     creation,
+    sharding,
 ):
     for _op in _family.OPS:
         HIR_OPS.register(_op)

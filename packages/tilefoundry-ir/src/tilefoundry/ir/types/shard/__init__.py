@@ -2,6 +2,8 @@
 
 from tilefoundry.ir.types.shard.attrs import B, Broadcast, Dynamic, P, Partial, S, ShardAttr, Split
 from tilefoundry.ir.types.shard.axis import MeshAxis, PartialOver, SplitExtent
+from tilefoundry.ir.types.shard.factors import axis_factors
+from tilefoundry.ir.types.shard.instances import Instances
 from tilefoundry.ir.types.shard.layout import ComposedLayout, Empty, Layout, c_order
 from tilefoundry.ir.types.shard.levels import LevelAxes, axis_groups, level_axes, local_index, participants
 from tilefoundry.ir.types.shard.mesh import Mesh, make_mesh
@@ -15,6 +17,7 @@ __all__ = [
     "AnyLayout",
     "ComposedLayout",
     "Empty",
+    "Instances",
     "Layout",
     "Mesh",
     "MeshAxis",
@@ -41,6 +44,8 @@ __all__ = [
     "settle_plain",
     "settle_strides",
     "shared_strides",
+    # canonical axes
+    "axis_factors",
     # levels and instances
     "LevelAxes",
     "axis_groups",
