@@ -1,0 +1,58 @@
+"""Grad mode: whether operations of this thread record a graph. Each thread starts with it on."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ContextDecorator
+
+
+class _Mode(threading.local):
+    enabled = True
+
+
+_mode = _Mode()
+
+
+def is_grad_enabled() -> bool:
+    """Whether this thread records."""
+    return _mode.enabled
+
+
+class set_grad_enabled(ContextDecorator):
+    """Turn recording on or off for this thread; as a context manager, until its end."""
+
+    def __init__(self, enabled: bool) -> None:
+        if not isinstance(enabled, bool):
+            raise TypeError(f"set_grad_enabled: expected True or False, got {enabled!r}")
+        self._before, self._enabled = _mode.enabled, enabled
+        _mode.enabled = enabled
+
+    def __enter__(self) -> set_grad_enabled:
+        _mode.enabled = self._enabled
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _mode.enabled = self._before
+
+
+class no_grad(ContextDecorator):
+    """Within it this thread records nothing, and tensors made there want no gradient."""
+
+    _to = False
+
+    def __enter__(self) -> None:
+        self._before = _mode.enabled
+        _mode.enabled = self._to
+
+    def __exit__(self, *_: object) -> None:
+        _mode.enabled = self._before
+
+    def _recreate_cm(self) -> no_grad:
+        # As a decorator each call needs its own memory of the mode before it.
+        return type(self)()
+
+
+class enable_grad(no_grad):
+    """Within it this thread records."""
+
+    _to = True

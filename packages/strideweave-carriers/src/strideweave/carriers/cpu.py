@@ -1,0 +1,88 @@
+"""CPU: torch storage in host memory."""
+
+from __future__ import annotations
+
+from ..dtypes import DType
+from . import hostmemory
+from .base import Carrier, as_count, default_dtype, sealed
+from .torch_storage import TorchStorage, allocate_flat
+
+
+@sealed
+class CPU(TorchStorage):
+    """``CPU(size)`` owns fresh memory, zero unless ``empty``; ``CPU(size, pointer)`` uses memory of the caller's.
+
+    ``pointer`` is an address that stays valid until ``release``; the caller keeps its owner alive and frees
+    it. ``pinned=True`` takes page-locked memory, which devices copy from and to at full speed; it needs CUDA.
+
+    Raises:
+        TypeError: ``size`` or ``pointer`` is no integer, or ``dtype`` no element type.
+        ValueError: a negative size, a null pointer with a size, or a pointer that is not aligned to ``dtype``.
+    """
+
+    def __init__(
+        self,
+        size: int = 0,
+        pointer: int | None = None,
+        *,
+        mutable: bool = True,
+        dtype: DType | None = None,
+        empty: bool = False,
+        pinned: bool = False,
+    ) -> None:
+        kind, count = default_dtype(dtype), as_count(size, "CPU size")
+        if pointer is not None:
+            flat = _wrap_pointer(pointer, count, kind)
+        elif pinned:
+            flat = _pinned(count, kind, empty)
+        else:
+            flat = allocate_flat(count, kind, "cpu", empty)
+        super().__init__(kind, mutable, flat, shared=pointer is not None)
+
+    def is_pinned(self) -> bool:
+        """Whether the memory is page-locked."""
+        return self._flat.numel() > 0 and self._flat.is_pinned()
+
+    def adopt_storage(self, fresh: Carrier) -> bool:
+        if not isinstance(fresh, CPU) or self._shared or self.is_pinned() or fresh.size() != self.size():
+            return False
+        self._flat = fresh._flat
+        return True
+
+    def load_bytes(self, offset: int, into: memoryview) -> None:
+        into[:] = self._view()[offset : offset + len(into)]
+
+    def store_bytes(self, offset: int, data: memoryview) -> None:
+        self._view()[offset : offset + len(data)] = data
+
+    def host_address(self) -> int | None:
+        return self._flat.data_ptr()
+
+    def _view(self) -> memoryview:
+        return (
+            hostmemory.view(self._flat.data_ptr(), self.nbytes()) if self.size() else memoryview(bytearray())
+        )
+
+
+def _wrap_pointer(pointer: int, count: int, dtype: DType):
+    import torch
+
+    address = as_count(pointer, "CPU pointer")
+    if count and not address:
+        raise ValueError(f"CPU: a null pointer for {count} slots; pass the address of the first")
+    if address % dtype.itemsize:
+        raise ValueError(f"CPU: pointer {address:#x} is not aligned to {dtype.itemsize} bytes of {dtype}")
+    if not count:
+        return torch.empty(0, dtype=dtype.torch())
+    return torch.frombuffer(hostmemory.view(address, count * dtype.itemsize), dtype=dtype.torch())
+
+
+def _pinned(count: int, dtype: DType, empty: bool):
+    import torch
+
+    if not torch.cuda.is_available():
+        raise RuntimeError("CPU(pinned=True): page-locked memory needs a CUDA device; leave pinned out here")
+    flat = allocate_flat(count, dtype, "cpu", True).pin_memory()
+    if not empty:
+        flat.view(torch.uint8).zero_()
+    return flat

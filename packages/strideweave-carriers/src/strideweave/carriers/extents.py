@@ -1,0 +1,82 @@
+"""Byte ranges of open files that together hold a carrier's slots, read and written with pread and pwrite."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .. import seam
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """``nbytes`` bytes from ``offset`` of an open file; ``path`` is for messages."""
+
+    fd: int
+    path: str
+    offset: int
+    nbytes: int
+
+
+class Extents:
+    """Several extents as one run of bytes. Safe for use from several threads at once: reads have no position."""
+
+    def __init__(self, parts: tuple[Extent, ...]) -> None:
+        self._parts = parts
+        self._starts = [0]
+        for part in parts:
+            self._starts.append(self._starts[-1] + part.nbytes)
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the whole run."""
+        return self._starts[-1]
+
+    def _pieces(self, offset: int, nbytes: int) -> Iterator[tuple[Extent, int, int, int]]:
+        """``(extent, offset in its file, position in the request, length)`` of each piece."""
+        done, k = 0, bisect_right(self._starts, offset) - 1
+        while done < nbytes:
+            within = offset + done - self._starts[k]
+            part = self._parts[k]
+            length = min(nbytes - done, part.nbytes - within)
+            if length:
+                yield part, part.offset + within, done, length
+            done, k = done + length, k + 1
+
+    def read(self, offset: int, into: memoryview) -> None:
+        """Fill ``into`` from byte ``offset``.
+
+        Raises:
+            OSError: the file has become shorter, or the system refuses.
+        """
+        for part, position, start, length in self._pieces(offset, len(into)):
+            seam.enter("read")
+            read_fully(part, position, into[start : start + length])
+
+    def write(self, offset: int, data: memoryview) -> None:
+        """Write ``data`` at byte ``offset``."""
+        for part, position, start, length in self._pieces(offset, len(data)):
+            seam.enter("write")
+            write_fully(part.fd, position, data[start : start + length])
+
+
+def read_fully(part: Extent, position: int, into: memoryview) -> None:
+    """Read exactly ``len(into)`` bytes of the extent's file from ``position``."""
+    done = 0
+    while done < len(into):
+        got = os.preadv(part.fd, [into[done:]], position + done)
+        if got == 0:
+            raise OSError(
+                f"{part.path}: ends at byte {position + done}, {len(into) - done} more were promised; "
+                "the file was shortened after it was opened"
+            )
+        done += got
+
+
+def write_fully(fd: int, position: int, data: memoryview) -> None:
+    """Write all of ``data`` at ``position``."""
+    done = 0
+    while done < len(data):
+        done += os.pwrite(fd, data[done:], position + done)

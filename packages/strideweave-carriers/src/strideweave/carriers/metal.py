@@ -1,0 +1,40 @@
+"""Metal: torch storage on Apple's GPU."""
+
+from __future__ import annotations
+
+from ..dtypes import DType
+from .base import as_count, default_dtype, sealed
+from .torch_storage import TorchStorage, allocate_flat, plain_torch
+
+
+@sealed
+class Metal(TorchStorage):
+    """``Metal(size)`` on the MPS device.
+
+    Raises:
+        RuntimeError: torch has no MPS device on this machine.
+    """
+
+    device_type = "mps"
+    host = False
+
+    def __init__(
+        self, size: int = 0, *, mutable: bool = True, dtype: DType | None = None, empty: bool = False
+    ) -> None:
+        import torch
+
+        if not torch.backends.mps.is_available():
+            raise RuntimeError("Metal: torch finds no MPS device on this machine; use CPU or CUDA")
+        kind = default_dtype(dtype)
+        super().__init__(kind, mutable, allocate_flat(as_count(size, "Metal size"), kind, "mps", empty))
+
+    def load_bytes(self, offset: int, into: memoryview) -> None:
+        with plain_torch():
+            into[:] = memoryview(self.flat_bytes()[offset : offset + len(into)].cpu().numpy())
+
+    def store_bytes(self, offset: int, data: memoryview) -> None:
+        import torch
+
+        with plain_torch():
+            piece = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+            self.flat_bytes()[offset : offset + len(data)].copy_(piece)

@@ -1,0 +1,124 @@
+"""What the carriers over torch storage share: a flat torch tensor, and the modes it must be made under.
+
+torch is imported where a carrier first needs it, to keep the import of this package short.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from .. import seam
+from ..dtypes import DType, as_dtype
+from .base import Carrier, as_count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+
+@contextmanager
+def plain_torch() -> Iterator[None]:
+    """No autograd and no inference mode, so that storage made here stays writable everywhere."""
+    import torch
+
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
+def refuse_strange(tensor: torch.Tensor, verb: str) -> None:
+    """Raise TypeError for tensors without ordinary storage (fake, meta, sparse, subclass wrappers)."""
+    import torch
+
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{verb}: expected a torch.Tensor, got {type(tensor).__name__}")
+    kind = type(tensor).__name__
+    if tensor.is_meta or kind == "FakeTensor":
+        raise TypeError(
+            f"{verb}: a {'meta' if tensor.is_meta else 'fake'} tensor has no values; materialise it first"
+        )
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        raise TypeError(
+            f"{verb}: expected a strided tensor, got layout {tensor.layout}; call .to_dense() first"
+        )
+
+
+class TorchStorage(Carrier):
+    """A carrier whose slots are the elements of one flat, contiguous torch tensor."""
+
+    compute = True
+    device_type = "cpu"
+
+    def __init__(self, dtype: DType, mutable: bool, flat: torch.Tensor, shared: bool = False) -> None:
+        super().__init__(dtype, mutable)
+        self._flat = flat
+        self._shared = shared
+
+    @classmethod
+    def adopt(
+        cls, flat: torch.Tensor, dtype: DType, *, mutable: bool = True, shared: bool = False
+    ) -> TorchStorage:
+        """A carrier over ``flat`` itself; ``shared`` says that others may write it too."""
+        self = cls.__new__(cls)
+        TorchStorage.__init__(self, dtype, mutable, flat, shared)
+        return self
+
+    def size(self) -> int:
+        return self._flat.numel()
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the storage."""
+        return self._flat.device
+
+    def flat(self) -> torch.Tensor:
+        """The slots as a flat torch tensor that shares storage. Writes through it are not seen by ``version``."""
+        return self._flat
+
+    def flat_bytes(self) -> torch.Tensor:
+        """The slots as a flat uint8 tensor that shares storage."""
+        import torch
+
+        return self._flat.view(torch.uint8)
+
+    def value_token(self) -> tuple[int, ...]:
+        """The version; for storage shared with torch users also torch's own version of it."""
+        if self._shared and not self.is_owned() and not self._flat.is_inference():
+            return (self._version, self._flat._version)
+        return (self._version,)
+
+    def allocate_like(
+        self, n: int, *, mutable: bool = True, dtype: DType | None = None, empty: bool = False
+    ) -> TorchStorage:
+        kind = self._dtype if dtype is None else as_dtype(dtype)
+        return self.adopt(self._allocate(as_count(n, "allocate_like"), kind, empty), kind, mutable=mutable)
+
+    def _allocate(self, n: int, dtype: DType, empty: bool) -> torch.Tensor:
+        return allocate_flat(n, dtype, self._flat.device, empty)
+
+    def grow(self, n: int) -> None:
+        self._flat = self._allocate(n, self._dtype, True)
+
+    def shares_storage(self, other: Carrier) -> bool:
+        if not isinstance(other, TorchStorage):
+            return super().shares_storage(other)
+        if self._flat.device != other._flat.device or not self._flat.numel() or not other._flat.numel():
+            return False
+        mine, theirs = self._flat.data_ptr(), other._flat.data_ptr()
+        return mine < theirs + other.nbytes() and theirs < mine + self.nbytes()
+
+    def free_storage(self) -> None:
+        self._flat = self._flat.new_empty(0)
+
+
+def allocate_flat(n: int, dtype: DType, device: torch.device | str, empty: bool) -> torch.Tensor:
+    """A fresh flat tensor, uninitialised if ``empty``, else zero."""
+    import torch
+
+    seam.enter("allocate")
+    with plain_torch():
+        if empty:
+            return torch.empty(n, dtype=dtype.torch(), device=device)
+        zeros = torch.zeros(n * dtype.itemsize, dtype=torch.uint8, device=device)
+        return zeros.view(dtype.torch())

@@ -1,0 +1,296 @@
+"""Copies to, from and between CUDA devices: one stream per device and direction, completions by event.
+
+Page-locked host memory is copied in place. Everything else passes through a ring of page-locked buffers that
+a pool worker fills or drains, because a non-blocking copy of pageable memory would block the caller or read
+memory that has changed. Copy streams wait for what the caller's stream had queued; a handle is done once the
+copy's event has passed, which a reaper thread per stream observes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from .. import seam
+from ..carriers import hostmemory
+from ..carriers.base import Carrier
+from ..carriers.cpu import CPU
+from ..carriers.torch_storage import TorchStorage, plain_torch
+from .completion import Completion
+from .pool import DEMAND, pool
+from .transfer import Run
+
+if TYPE_CHECKING:
+    import torch
+
+SLOT = 16 << 20
+SLOTS = 4
+
+
+class Reaper:
+    """Settles completions in the order in which their events were recorded on one stream."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.SimpleQueue[tuple[torch.cuda.Event, Callable[[BaseException | None], None]] | None]
+        self._queue = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+        atexit.register(self.stop)
+
+    def watch(self, event: torch.cuda.Event, settle: Callable[[BaseException | None], None]) -> None:
+        """Call ``settle`` once ``event`` has passed, with the device's error if there is one."""
+        self._queue.put((event, settle))
+
+    def _work(self) -> None:
+        allow_during_capture()
+        while (item := self._queue.get()) is not None:
+            event, settle = item
+            try:
+                event.synchronize()
+            except BaseException as error:
+                settle(error)
+            else:
+                settle(None)
+            # What the callback holds must not outlive it while the queue is empty.
+            del item, event, settle
+
+    def stop(self) -> None:
+        """Settle what was queued, then end the thread."""
+        self._queue.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+
+def allow_during_capture() -> None:
+    """Let this thread make event calls while another thread captures a graph in global mode."""
+    try:
+        mode = ctypes.c_int(2)
+        ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+    except (OSError, AttributeError):
+        # Without the driver library there is no capture to disturb.
+        return
+
+
+class Lane:
+    """One device and direction: its stream, its reaper and its ring of page-locked buffers."""
+
+    def __init__(self, device: int, direction: str) -> None:
+        import torch
+
+        self.device = device
+        self.stream = torch.cuda.Stream(device)
+        self.reaper = Reaper(f"strideweave-{direction}-{device}")
+        self._ring: list[tuple[torch.Tensor, torch.cuda.Event]] = []
+        self.lock = threading.Lock()
+
+    def ring(self) -> list[tuple[torch.Tensor, torch.cuda.Event]]:
+        """The buffers, each with the event of its last copy; the caller holds ``lock``."""
+        import torch
+
+        while len(self._ring) < SLOTS:
+            seam.enter("allocate")
+            buffer = torch.empty(SLOT, dtype=torch.uint8).pin_memory()
+            self._ring.append((buffer, torch.cuda.Event(blocking=True)))
+        return self._ring
+
+    def finish(self, completion: Completion[None], keep: object) -> None:
+        """Settle ``completion`` after everything queued on the stream so far; ``keep`` lives until then."""
+        import torch
+
+        event = torch.cuda.Event(blocking=True)
+        event.record(self.stream)
+
+        def settle(error: BaseException | None, keep: object = keep) -> None:
+            if error is None:
+                completion.resolve(None)
+            else:
+                completion.reject(error)
+
+        self.reaper.watch(event, settle)
+
+
+_lanes: dict[tuple[int, str], Lane] = {}
+_guard = threading.Lock()
+
+
+def lane(device: int, direction: str) -> Lane:
+    """The lane of a device in a direction (``h2d``, ``d2h``, ``d2d``), made at first use."""
+    with _guard:
+        key = (device, direction)
+        if key not in _lanes:
+            _lanes[key] = Lane(device, direction)
+        return _lanes[key]
+
+
+def _after_fork() -> None:
+    global _guard
+    _guard = threading.Lock()
+    _lanes.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _order_after_caller(on: Lane, device: int) -> None:
+    """Make the lane wait for what the caller's stream has queued, such as the kernel that makes the source."""
+    import torch
+
+    ready = torch.cuda.Event()
+    ready.record(torch.cuda.current_stream(device))
+    on.stream.wait_event(ready)
+
+
+def _device(carrier: Carrier) -> int:
+    if not isinstance(carrier, TorchStorage):
+        raise TypeError(f"{type(carrier).__name__} lies on no device")
+    return carrier.device.index or 0
+
+
+class ToDevice:
+    """From a carrier that the host reads to a CUDA carrier."""
+
+    def submit(
+        self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
+    ) -> Completion[None]:
+        """See ``Transfer.submit``."""
+        seam.enter("submit")
+        on = lane(_device(target), "h2d")
+        _order_after_caller(on, on.device)
+        if isinstance(source, CPU) and source.is_pinned():
+            return _pinned(source, target, runs, on)
+        return _on_worker(lambda: _fill(source, target, tuple(runs), on), on, (source, target), priority)
+
+
+class FromDevice:
+    """From a CUDA carrier to a carrier that the host writes."""
+
+    def submit(
+        self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
+    ) -> Completion[None]:
+        """See ``Transfer.submit``."""
+        seam.enter("submit")
+        on = lane(_device(source), "d2h")
+        _order_after_caller(on, on.device)
+        if isinstance(target, CPU) and target.is_pinned():
+            return _pinned(source, target, runs, on)
+        return _on_worker(lambda: _drain(source, target, tuple(runs), on), on, (source, target), priority)
+
+
+class BetweenDevices:
+    """Within a CUDA device or from one to another."""
+
+    def submit(
+        self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
+    ) -> Completion[None]:
+        """See ``Transfer.submit``."""
+        seam.enter("submit")
+        on = lane(_device(target), "d2d")
+        for device in {_device(source), _device(target)}:
+            _order_after_caller(on, device)
+        return _pinned(source, target, runs, on)
+
+
+def _pinned(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> Completion[None]:
+    import torch
+
+    completion: Completion[None] = Completion()
+    with plain_torch(), torch.cuda.stream(on.stream):
+        origin, goal = _bytes(source), _bytes(target)
+        for run in runs:
+            seam.enter("copy")
+            piece = goal[run.target : run.target + run.nbytes]
+            piece.copy_(origin[run.source : run.source + run.nbytes], non_blocking=True)
+    on.finish(completion, (source, target, origin, goal))
+    return completion
+
+
+def _bytes(carrier: Carrier) -> torch.Tensor:
+    if not isinstance(carrier, TorchStorage):
+        raise TypeError(f"{type(carrier).__name__} has no torch storage")
+    return carrier.flat_bytes()
+
+
+def _on_worker(job: Callable[[], None], on: Lane, keep: object, priority: int) -> Completion[None]:
+    completion: Completion[None] = Completion()
+    inner = pool().submit(job, priority)
+
+    def after() -> None:
+        if inner.error is not None:
+            completion.reject(inner.error)
+        else:
+            on.finish(completion, keep)
+
+    inner.add_callback(after)
+    return completion
+
+
+def _pieces(runs: Sequence[Run]):
+    for run in runs:
+        for start in range(0, run.nbytes, SLOT):
+            yield Run(run.source + start, run.target + start, min(SLOT, run.nbytes - start))
+
+
+def _fill(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
+    import torch
+
+    allow_during_capture()
+    with on.lock, plain_torch(), torch.cuda.device(on.device):
+        ring, goal = on.ring(), _bytes(target)
+        for k, piece in enumerate(_pieces(runs)):
+            pool().checkpoint()
+            seam.enter("copy")
+            buffer, event = ring[k % SLOTS]
+            event.synchronize()
+            _load(source, piece, buffer)
+            with torch.cuda.stream(on.stream):
+                slot = buffer[: piece.nbytes]
+                goal[piece.target : piece.target + piece.nbytes].copy_(slot, non_blocking=True)
+                event.record(on.stream)
+
+
+def _load(source: Carrier, piece: Run, buffer: torch.Tensor) -> None:
+    address = source.host_address()
+    if address is not None:
+        hostmemory.copy(buffer.data_ptr(), address + piece.source, piece.nbytes)
+    else:
+        source.load_bytes(piece.source, hostmemory.view(buffer.data_ptr(), piece.nbytes))
+
+
+def _drain(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
+    import torch
+
+    allow_during_capture()
+    with on.lock, plain_torch(), torch.cuda.device(on.device):
+        ring, origin = on.ring(), _bytes(source)
+        flying: list[tuple[int, Run]] = []
+        for k, piece in enumerate(_pieces(runs)):
+            pool().checkpoint()
+            seam.enter("copy")
+            if len(flying) == SLOTS:
+                _store(target, ring, *flying.pop(0))
+            buffer, event = ring[k % SLOTS]
+            with torch.cuda.stream(on.stream):
+                slot = buffer[: piece.nbytes]
+                slot.copy_(origin[piece.source : piece.source + piece.nbytes], non_blocking=True)
+                event.record(on.stream)
+            flying.append((k % SLOTS, piece))
+        for item in flying:
+            _store(target, ring, *item)
+
+
+def _store(target: Carrier, ring: list[tuple[torch.Tensor, torch.cuda.Event]], k: int, piece: Run) -> None:
+    buffer, event = ring[k]
+    event.synchronize()
+    address = target.host_address()
+    if address is not None:
+        hostmemory.copy(address + piece.target, buffer.data_ptr(), piece.nbytes)
+    else:
+        target.store_bytes(piece.target, hostmemory.view(buffer.data_ptr(), piece.nbytes))
+
+
+TO_DEVICE, FROM_DEVICE, BETWEEN = ToDevice(), FromDevice(), BetweenDevices()

@@ -1,0 +1,183 @@
+"""move and move_async: a tensor's slots into another carrier, as bytes, keeping its Layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..autograd.accumulate import in_class_of
+from ..autograd.mode import is_grad_enabled
+from ..autograd.node import Node
+from ..carriers import hostmemory
+from ..carriers.base import Carrier
+from ..carriers.cpu import CPU
+from ..carriers.definition import definition_of
+from ..errors import UnsupportedOperationPlan
+from ..tensor import Tensor, attach, detached
+from .completion import AwaitMove, AwaitResult, Completion
+from .transfer import Run, Transfer, transfer_for
+
+
+def move(tensor: Tensor, carrier: Carrier) -> Tensor:
+    """``move_async(tensor, carrier).wait()``."""
+    return move_async(tensor, carrier).wait()
+
+
+def move_async(tensor: Tensor, carrier: Carrier) -> AwaitMove[Tensor]:
+    """Begin to copy ``tensor`` into ``carrier`` and return a handle on the Tensor that results.
+
+    The slots from the tensor's offset to its last are copied as bytes to the front of ``carrier``, so the
+    result has the tensor's Layout at offset 0. A carrier of size 0 is given room. Until the move ends, the
+    source may not be written or released and ``carrier`` not be used. One graph node is recorded.
+
+    Checked in this order, before anything begins:
+
+    Raises:
+        TypeError: ``tensor`` is no Tensor or ``carrier`` no carrier.
+        RuntimeError: the tensor's carrier was released.
+        UnsupportedOperationPlan: no transfer between the two exact classes.
+        RuntimeError: ``carrier`` is released, owned, immutable or in use.
+        TypeError: another element type.
+        ValueError: ``carrier`` is the tensor's own, or too small.
+        RuntimeError: the two share storage.
+    """
+    plan = _plan(tensor, carrier)
+    try:
+        return plan.begin()
+    except BaseException:
+        plan.undo()
+        raise
+
+
+@dataclass
+class _Plan:
+    """One move between its checks and its end: what is held and what must be put back on failure."""
+
+    tensor: Tensor
+    target: Carrier
+    transfer: Transfer
+    nbytes: int
+    reads: bool = False
+    writes: bool = False
+    grew: bool = False
+    staged: Carrier | None = None
+
+    def begin(self) -> AwaitMove[Tensor]:
+        source = self.tensor.carrier
+        source.hold_for_read()
+        self.reads = True
+        self.target.hold_for_write("move")
+        self.writes = True
+        goal = self._prepare()
+        origin = source.value_carrier()
+        result = _result(self.tensor, self.target)
+        run = Run(self.tensor.offset * source.dtype().itemsize, 0, self.nbytes)
+        completion: Completion[Tensor] = Completion()
+        part = self.transfer.submit(origin, goal, (run,))
+        part.add_callback(lambda: self.finish(part.error, result, completion))
+        return AwaitMove(completion)
+
+    def _prepare(self) -> Carrier:
+        """Room in the target; a carrier beside it where a failing read would leave a half-written one."""
+        goal = self.target.value_carrier()
+        need = self.nbytes // self.target.dtype().itemsize
+        if goal.size() == 0:
+            goal.grow(need)
+            self.grew = True
+        elif self.tensor.carrier.value_carrier().host_address() is None and goal.host_address() is not None:
+            self.staged = goal.allocate_like(need, empty=True)
+            return self.staged
+        return goal
+
+    def finish(self, error: BaseException | None, result: Tensor, completion: Completion[Tensor]) -> None:
+        try:
+            if error is None and self.staged is not None:
+                _commit(self.staged, self.target.value_carrier(), self.nbytes)
+        except BaseException as late:
+            error = late
+        if error is not None:
+            self.undo()
+            completion.reject(error)
+            return
+        self.target.drop_write(True)
+        self.tensor.carrier.drop_read()
+        completion.resolve(result)
+
+    def undo(self) -> None:
+        if self.grew:
+            self.target.value_carrier().grow(0)
+            self.grew = False
+        if self.writes:
+            self.target.drop_write(False)
+            self.writes = False
+        if self.reads:
+            self.tensor.carrier.drop_read()
+            self.reads = False
+
+
+def _commit(staged: Carrier, goal: Carrier, nbytes: int) -> None:
+    if staged.size() == goal.size() and goal.adopt_storage(staged):
+        return
+    from_address, to_address = staged.host_address(), goal.host_address()
+    if from_address is None or to_address is None:
+        raise RuntimeError("move: storage vanished during the move; this is a fault of the carrier class")
+    hostmemory.copy(to_address, from_address, nbytes)
+
+
+def _plan(tensor: Any, carrier: Any) -> _Plan:
+    if isinstance(tensor, AwaitResult):
+        raise TypeError(f"move: got a pending {type(tensor).__name__}; call wait() and move its Tensor")
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"move: expected a Tensor, got {type(tensor).__name__}")
+    if not isinstance(carrier, Carrier):
+        what = f"the class {carrier.__name__}" if isinstance(carrier, type) else type(carrier).__name__
+        raise TypeError(f"move: expected a carrier, got {what}; pass an instance such as CPU(0, dtype=...)")
+    source = tensor.carrier
+    source.require_live("move")
+    for party in (source, carrier):
+        if definition_of(type(party)) is not None:
+            raise UnsupportedOperationPlan(
+                f"move: a {type(party).__name__} is not moved whole; use its project(tensor, selection)"
+            )
+    transfer = transfer_for(type(source.value_carrier()), type(carrier.value_carrier()))
+    carrier.require_live("move")
+    if carrier is not source:
+        carrier.require_writable("move")
+    return _Plan(tensor, carrier, transfer, _check_room(tensor, carrier))
+
+
+def _check_room(tensor: Tensor, carrier: Carrier) -> int:
+    if carrier.dtype() is not tensor.dtype():
+        raise TypeError(
+            f"move: the carrier holds {carrier.dtype()}, the tensor {tensor.dtype()}; cast it first"
+        )
+    if carrier is tensor.carrier:
+        raise ValueError("move: the carrier is the tensor's own; pass another one")
+    need = tensor.layout.cosize()
+    if 0 < carrier.size() < need:
+        raise ValueError(f"move: {tensor.layout} spans {need} slots, the carrier has {carrier.size()}")
+    if carrier.size() and carrier.value_carrier().shares_storage(tensor.carrier.value_carrier()):
+        raise RuntimeError("move: source and destination share storage; pass a carrier of its own memory")
+    return need * tensor.dtype().itemsize
+
+
+def _result(tensor: Tensor, target: Carrier) -> Tensor:
+    result = Tensor(target, 0, tensor.layout)
+    if not (tensor.is_differentiable() and is_grad_enabled()):
+        return attach(result, None)
+    return attach(result, Node("move", (tensor,), _back_to(tensor.carrier)))
+
+
+def _back_to(source: Carrier) -> Callable[[Tensor], tuple[Tensor, ...]]:
+    def vjp(gradient: Tensor) -> tuple[Tensor, ...]:
+        if type(gradient.carrier) is type(source):
+            return (gradient,)
+        return (detached(in_class_of(source, gradient)),)
+
+    return vjp
+
+
+def to_cpu(tensor: Tensor) -> Tensor:
+    """A copy of ``tensor`` on a fresh CPU carrier, outside any graph."""
+    return move(detached(tensor), CPU(0, dtype=tensor.dtype()))

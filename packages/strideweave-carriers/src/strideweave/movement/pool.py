@@ -1,0 +1,121 @@
+"""The worker pool for host and file copies: few daemon threads, started at the first job.
+
+Exit: one ``atexit`` hook tells the workers to stop between chunks and joins them, because a daemon thread
+inside a native copy while the interpreter goes down aborts the process. Fork: a child starts a pool of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import heapq
+import itertools
+import os
+import threading
+from collections.abc import Callable
+
+from .completion import Completion
+
+DEMAND, BACKGROUND = 0, 1
+"""Priorities: work that somebody waits for goes ahead of prefetch and write-back."""
+
+CHUNK = 64 << 20
+"""The most bytes copied between two looks at the stop flag."""
+
+
+class PoolStopped(RuntimeError):
+    """The interpreter is exiting; the job was not run or was cut short."""
+
+
+class Pool:
+    """At most ``limit`` threads that run jobs in order of priority, then of submission."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._condition = threading.Condition(threading.Lock())
+        self._jobs: list[tuple[int, int, Callable[[], None], Completion[None]]] = []
+        self._count = itertools.count()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._stopping = False
+
+    def submit(self, job: Callable[[], None], priority: int = DEMAND) -> Completion[None]:
+        """Run ``job`` on a worker; the completion settles with None or with what it raised."""
+        completion: Completion[None] = Completion()
+        with self._condition:
+            if self._stopping:
+                raise PoolStopped("submit: the interpreter is exiting; finish copies before the program ends")
+            heapq.heappush(self._jobs, (priority, next(self._count), job, completion))
+            if self._idle < len(self._jobs) and len(self._threads) < self._limit:
+                self._start()
+            self._condition.notify()
+        return completion
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._work, name=f"strideweave-{len(self._threads)}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _next(self) -> tuple[Callable[[], None], Completion[None]] | None:
+        with self._condition:
+            self._idle += 1
+            while not self._jobs and not self._stopping:
+                self._condition.wait()
+            self._idle -= 1
+            if self._stopping:
+                return None
+            _, _, job, completion = heapq.heappop(self._jobs)
+            return job, completion
+
+    def _work(self) -> None:
+        while (item := self._next()) is not None:
+            _run(*item)
+            # Not kept alive while the worker sleeps.
+            del item
+
+    def checkpoint(self) -> None:
+        """Called by jobs between chunks; raises once the interpreter is exiting."""
+        if self._stopping:
+            raise PoolStopped("copy: cut short because the interpreter is exiting")
+
+    def stop(self) -> None:
+        """Stop after the chunks in flight, fail what has not begun, join the threads."""
+        with self._condition:
+            self._stopping = True
+            left, self._jobs = self._jobs, []
+            self._condition.notify_all()
+        for *_, completion in left:
+            completion.reject(PoolStopped("copy: not begun because the interpreter is exiting"))
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+
+def _run(job: Callable[[], None], completion: Completion[None]) -> None:
+    try:
+        job()
+    except BaseException as error:
+        completion.reject(error)
+    else:
+        completion.resolve(None)
+
+
+_pool: Pool | None = None
+_guard = threading.Lock()
+
+
+def pool() -> Pool:
+    """The process's pool."""
+    global _pool
+    with _guard:
+        if _pool is None:
+            _pool = Pool(max(2, min(8, os.cpu_count() or 2)))
+            atexit.register(_pool.stop)
+        return _pool
+
+
+def _after_fork() -> None:
+    global _pool, _guard
+    _pool, _guard = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
