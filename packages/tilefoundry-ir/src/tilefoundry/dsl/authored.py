@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any
 
 from tilefoundry.dsl.reader import Reading, read_definition
 from tilefoundry.dsl.scope import Enclosure, enclosure_of
+from tilefoundry.dsl.source import brief_errors
 from tilefoundry.ir.core.pattern import DimVarRangePat
 from tilefoundry.ir.errors import DslError
 from tilefoundry.ir.hir.function import Function, Variant
@@ -64,17 +65,9 @@ class AuthoredFunction(Function):
         """
 
         def register(function: FunctionType) -> Any:
-            reading = read_definition(
-                function, enclosure_of(function, sys._getframe(1)), self.topologies_in_force
-            )
-            for param in reading.params:
-                if param.is_const:
-                    raise reading.source.error(
-                        reading.node,
-                        f"{param.name} is a checkpoint tensor, so declare it Tensor, not ConstTensor",
-                    )
-            _add(reading, lambda: self.add_converter(weight, _plain(reading, reading.name)))
-            self.converter_sources[weight] = reading
+            with brief_errors():
+                reading = self._read(function, sys._getframe(1))
+                _add(reading, lambda: self._add_converter(weight, reading))
             return self._bound_to(function, f"the converter of {self.name}.{weight}")
 
         return register
@@ -89,11 +82,10 @@ class AuthoredFunction(Function):
         """
 
         def register(function: FunctionType) -> Any:
-            reading = read_definition(
-                function, enclosure_of(function, sys._getframe(1)), self.topologies_in_force
-            )
-            _add(reading, lambda: self._check_variant(reading, pattern))
-            _add(reading, lambda: self.add_variant(Variant(pattern, _plain(reading, self.name))))
+            with brief_errors():
+                reading = self._read(function, sys._getframe(1))
+                _add(reading, lambda: self._check_variant(reading, pattern))
+                _add(reading, lambda: self.add_variant(Variant(pattern, _plain(reading, self.name))))
             return self._bound_to(function, f"a variant of {self.name}")
 
         return register
@@ -103,6 +95,20 @@ class AuthoredFunction(Function):
         if not self.sealed:
             self._check_complete()
         super().seal()
+
+    def _read(self, function: Any, frame: FrameType) -> Reading:
+        if not isinstance(function, FunctionType):
+            raise TypeError(f"{self.name}: a converter and a variant are written as a def, got {function!r}")
+        return read_definition(function, enclosure_of(function, frame), self.topologies_in_force)
+
+    def _add_converter(self, weight: str, reading: Reading) -> None:
+        for param in reading.params:
+            if param.is_const:
+                raise TypeError(f"{param.name} is a checkpoint tensor, so declare it Tensor, not ConstTensor")
+        if reading.body is None:
+            raise ValueError(f"the converter of {self.name}.{weight} needs a body")
+        self.add_converter(weight, _plain(reading, reading.name))
+        self.converter_sources[weight] = reading
 
     def _bound_to(self, function: FunctionType, text: str) -> Any:
         """What the def's name is bound to: the function itself where it bears its name, else a label."""

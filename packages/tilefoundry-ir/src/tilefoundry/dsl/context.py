@@ -164,10 +164,13 @@ def describe(value: Any) -> str:
 
 
 _EXPRESSIONS = (
-    "expressions are names, numbers, + - * / // % ** @ & |, comparisons, slices, tuples, list comprehensions, tf calls, "
-    "and calls of functions and child modules defined above"
+    "expressions are names, numbers, + - * / // % ** @ & |, comparisons, slices, tuples, list comprehensions, "
+    "tf calls, and calls of functions and child modules defined above"
 )
-_STATEMENTS = "statements are assignments, for loops over range(...), tile(...) or a tuple, with Mesh(...) as name, and one return"
+_STATEMENTS = (
+    "statements are assignments, for loops over range(...), tile(...) or a tuple, with Mesh(...) as name, "
+    "and one return"
+)
 _NAMES = {
     "Lambda": "a lambda",
     "JoinedStr": "an f-string",

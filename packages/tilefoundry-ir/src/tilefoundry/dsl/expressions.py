@@ -8,6 +8,7 @@ from typing import Any
 
 from tilefoundry.dsl.children import ChildRef, FunctionRef, child_of
 from tilefoundry.dsl.context import BodyContext, describe, is_value
+from tilefoundry.dsl.extents import truth
 from tilefoundry.dsl.unrolling import static_items
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.types import TupleType
@@ -26,6 +27,9 @@ def _read_name(ctx: BodyContext, node: ast.Name, hint: str | None) -> Any:
         return ctx.locals[node.id]
     if node.id in ctx.gone:
         raise ctx.error(node, ctx.gone[node.id])
+    members = ctx.enclosure.members
+    if members is not None and isinstance(members.get(node.id), Module):
+        return ChildRef(members[node.id], (node.id,))
     try:
         return ctx.enclosure.scope.lookup(node.id)
     except KeyError:
@@ -49,8 +53,8 @@ def _read_attribute(ctx: BodyContext, node: ast.Attribute, hint: str | None) -> 
     if is_value(base):
         raise ctx.error(
             node,
-            f"a tensor has no attributes here, and {describe(base)} is asked for .{node.attr}; write its extents by name, "
-            "and tf.shape_of for what is known only at run time",
+            f"a tensor has no attributes here, and {describe(base)} is asked for .{node.attr}; "
+            "write its extents by name, and tf.shape_of for what is known only at run time",
         )
     if isinstance(base, (Module, ChildRef, FunctionRef)):
         with ctx.pointing_at(node):
@@ -64,11 +68,7 @@ def _read_attribute(ctx: BodyContext, node: ast.Attribute, hint: str | None) -> 
 
 
 def _read_conditional(ctx: BodyContext, node: ast.IfExp, hint: str | None) -> Any:
-    test = ctx.read(node.test)
-    if is_value(test):
-        raise ctx.error(node.test, "a tensor cannot choose a branch; write tf.where(condition, a, b)")
-    with ctx.pointing_at(node.test):
-        chosen = node.body if test else node.orelse
+    chosen = node.body if truth(ctx, node.test, ctx.read(node.test)) else node.orelse
     return ctx.read(chosen, hint)
 
 
@@ -91,14 +91,8 @@ def _unroll(ctx: BodyContext, node: ast.ListComp | ast.GeneratorExp, depth: int,
         raise ctx.error(node, "async comprehensions are not part of the DSL")
     for item in static_items(ctx, generator.iter, ctx.read(generator.iter)):
         bind_target(ctx, generator.target, item)
-        if all(_holds(ctx, test) for test in generator.ifs):
+        if all(truth(ctx, test, ctx.read(test)) for test in generator.ifs):
             _unroll(ctx, node, depth + 1, out)
-
-
-def _holds(ctx: BodyContext, test: ast.expr) -> bool:
-    value = ctx.read_static(test, "the condition of a comprehension")
-    with ctx.pointing_at(test):
-        return bool(value)
 
 
 def bind_target(ctx: BodyContext, target: ast.expr, value: Any) -> None:

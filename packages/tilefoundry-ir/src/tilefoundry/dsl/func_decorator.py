@@ -11,6 +11,7 @@ from tilefoundry.dsl.authored import AuthoredFunction, Label, author
 from tilefoundry.dsl.declarations import topologies_in_force
 from tilefoundry.dsl.levels import checked_levels
 from tilefoundry.dsl.scope import Enclosure, enclosure_of
+from tilefoundry.dsl.source import brief_errors
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import DslError
 
@@ -43,11 +44,13 @@ def func(
         TypeError: something else than a def is decorated.
     """
     if function is not None:
-        return _author(function, sys._getframe(1), None, None)
+        with brief_errors():
+            return _author(function, sys._getframe(1), None, None)
     levels = checked_levels("@func", topologies)
 
     def decorate(function: Any) -> Any:
-        return _author(function, sys._getframe(1), levels, target)
+        with brief_errors():
+            return _author(function, sys._getframe(1), levels, target)
 
     return decorate
 

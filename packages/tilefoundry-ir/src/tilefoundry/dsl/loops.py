@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from tilefoundry.dsl.context import BodyContext, describe, is_value
 from tilefoundry.dsl.expressions import bind_target
 from tilefoundry.dsl.literals import constant, is_number
-from tilefoundry.dsl.ranges import LoopRange
+from tilefoundry.dsl.ranges import LoopRange, TileWindow
 from tilefoundry.dsl.unrolling import static_items
 from tilefoundry.ir.core.expr import Atom, Bind, Block, Carry, For, Stmt, Var, walk_stmts
 from tilefoundry.ir.types import DimVar, TensorType, bounds, scalar
+from tilefoundry.ir.types.shard import MeshAxis
 
-__all__ = ["LOOPS", "TileWindow", "assigned_names"]
-
-
-@dataclass(frozen=True, slots=True)
-class TileWindow:
-    """The variable of a ``tile`` loop: ``step`` elements from ``start`` on, used as an index."""
-
-    start: DimVar
-    loop: LoopRange
-
-    def __str__(self) -> str:
-        return self.start.name
+__all__ = ["LOOPS", "assigned_names"]
 
 
 def _read_for(ctx: BodyContext, node: ast.For) -> None:
@@ -51,7 +40,7 @@ def _read_loop(ctx: BodyContext, node: ast.For, loop: LoopRange) -> None:
         ctx.check_dim(extent, node.iter)
     before = dict(ctx.locals)
     gone = dict(ctx.gone)
-    index = _index(ctx, node, loop)
+    index, window = _index(ctx, node, loop)
     carried = _carried_names(node, before)
     inner = {name: Var(before[name].type, ctx.names.take(name)) for name in carried}
     ctx.locals.update(inner)
@@ -59,27 +48,53 @@ def _read_loop(ctx: BodyContext, node: ast.For, loop: LoopRange) -> None:
         ctx.loop_depth += 1
         ctx.run(node.body)
         ctx.loop_depth -= 1
-    ctx.dims.discard(index)
+    ctx.dims -= {index, window}
     index_var = ctx.indices.pop(index.name)
     _check_static_names(ctx, node, before, carried)
     kept = [name for name in carried if _is_carry(ctx, node, name, inner[name], stmts)]
     carries = tuple(_carry(ctx, before[name], inner[name], name) for name in kept)
     results = tuple(_result(ctx, node, name, inner[name]) for name in kept)
     body = Block(tuple(stmts), results)
-    ctx.stmts.append(For(loop.kind, index_var, loop.start, loop.stop, loop.step, carries, body, _over(loop)))
+    ctx.stmts.append(
+        For(
+            loop.kind,
+            index_var,
+            loop.start,
+            loop.stop,
+            loop.step,
+            carries,
+            body,
+            _over(ctx, node, loop),
+            window,
+        )
+    )
     _leave(ctx, node, before, gone, dict(zip(kept, carries, strict=True)), carried)
 
 
-def _index(ctx: BodyContext, node: ast.For, loop: LoopRange) -> DimVar:
+def _index(ctx: BodyContext, node: ast.For, loop: LoopRange) -> tuple[DimVar, DimVar | None]:
+    """Bind the loop's variable; the index, and the extent of a window that may be cut."""
     assert isinstance(node.target, ast.Name)
     low, high = bounds(loop.start)[0], bounds(loop.stop)[1]
     if low < 0:
         raise ctx.error(node.iter, f"{loop} starts below 0; an index counts elements")
     index = DimVar(ctx.names.take(node.target.id), low, max(high, low + 1))
+    window = _cut_window(ctx, index, loop)
     ctx.dims.add(index)
     ctx.indices[index.name] = Var(scalar("i64"), index.name)
-    ctx.locals[node.target.id] = TileWindow(index, loop) if loop.kind == "tile" else index
-    return index
+    if window is not None:
+        ctx.dims.add(window)
+    tile = TileWindow(index, loop.step if window is None else window, loop)
+    ctx.locals[node.target.id] = tile if loop.kind == "tile" else index
+    return index, window
+
+
+def _cut_window(ctx: BodyContext, index: DimVar, loop: LoopRange) -> DimVar | None:
+    """A DimVar for the extent of a tile, where nothing proves that the step divides the whole."""
+    if loop.kind != "tile":
+        return None
+    if isinstance(loop.step, int) and loop.stop % loop.step == 0:
+        return None
+    return DimVar(ctx.names.take(f"{index.name}_extent"), 1, bounds(loop.step)[1] + 1)
 
 
 def _carried_names(node: ast.For, before: dict[str, Any]) -> list[str]:
@@ -101,17 +116,15 @@ def _check_static_names(ctx: BodyContext, node: ast.For, before: dict[str, Any],
         if not is_value(now) and now != value:
             raise ctx.error(
                 node,
-                f"the loop changes {name} from {describe(value)} to {describe(now)} while the program is read; only tensors "
-                "change from one iteration to the next",
+                f"the loop changes {name} from {describe(value)} to {describe(now)} while the program is read; "
+                "only tensors change from one iteration to the next",
             )
 
 
 def _is_carry(ctx: BodyContext, node: ast.For, name: str, inner: Var, stmts: list[Stmt]) -> bool:
     """False for a name that the body binds afresh, with another type, before it reads it."""
     result = ctx.locals[name]
-    if is_value(result) and result.type != inner.type and not _reads(stmts, inner):
-        return False
-    return True
+    return not (is_value(result) and result.type != inner.type and not _reads(stmts, inner))
 
 
 def _reads(stmts: list[Stmt], var: Var) -> bool:
@@ -137,7 +150,8 @@ def _result(ctx: BodyContext, node: ast.For, name: str, inner: Var) -> Atom:
     if value.type != inner.type:
         raise ctx.error(
             node,
-            f"{name} is {inner.type} before the loop and {value.type} after one iteration; a carried value keeps its type",
+            f"{name} is {inner.type} before the loop and {value.type} after one iteration; "
+            "a carried value keeps its type",
         )
     return value
 
@@ -149,8 +163,16 @@ def _number_result(ctx: BodyContext, node: ast.For, name: str, inner: Var, value
     raise ctx.error(node, f"{name} is {inner.type} before the loop and {describe(value)} after one iteration")
 
 
-def _over(loop: LoopRange) -> str | None:
-    return None if loop.over is None else str(loop.over)
+def _over(ctx: BodyContext, node: ast.For, loop: LoopRange) -> str | None:
+    """``"scope.axis"`` for the mesh axis that takes tiles in turn."""
+    if loop.over is None:
+        return None
+    if not isinstance(loop.over, MeshAxis):
+        raise ctx.error(node.iter, f"over takes an axis of a mesh, such as c.b, got {describe(loop.over)}")
+    for name, mesh in reversed(ctx.scopes):
+        if mesh == loop.over.mesh:
+            return f"{name}.{loop.over.name}"
+    raise ctx.error(node.iter, f"the axis {loop.over.name} belongs to no mesh whose scope is open here")
 
 
 def _leave(
@@ -179,9 +201,7 @@ def assigned_names(stmt: ast.stmt) -> Iterator[str]:
     if isinstance(stmt, ast.Assign):
         for target in stmt.targets:
             yield from _target_names(target)
-    elif isinstance(stmt, (ast.AugAssign, ast.AnnAssign)):
-        yield from _target_names(stmt.target)
-    elif isinstance(stmt, ast.For):
+    elif isinstance(stmt, (ast.AugAssign, ast.AnnAssign, ast.For)):
         yield from _target_names(stmt.target)
     for block in ("body", "orelse"):
         for inner in getattr(stmt, block, ()):

@@ -12,7 +12,7 @@ from tilefoundry.dsl.authored import AuthoredFunction, Label
 from tilefoundry.dsl.declarations import declare, settle
 from tilefoundry.dsl.levels import checked_levels
 from tilefoundry.dsl.relink import relink_children
-from tilefoundry.dsl.source import SourceFile, load_class
+from tilefoundry.dsl.source import SourceFile, brief_errors, load_class
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import DslError
 from tilefoundry.ir.hir.function import Function
@@ -87,6 +87,10 @@ class _Declaration:
     def build(self, cls: Any) -> Module:
         """The Module that the class body of ``cls`` describes."""
         settle(self.key)
+        with brief_errors():
+            return self._build(cls)
+
+    def _build(self, cls: Any) -> Module:
         if not isinstance(cls, type):
             raise TypeError(f"@module decorates a class, got {cls!r}")
         source, node = load_class(self.filename, self.module_globals, cls.__name__, self.line)
@@ -108,7 +112,8 @@ class _Declaration:
         children = tuple(members.children)
         for function in members.functions:
             if isinstance(function, AuthoredFunction) and not function.sealed:
-                function.body = relink_children(function.body, children)
+                for definition in (function, *(variant.function for variant in function.variants)):
+                    definition.body = relink_children(definition.body, children)
         try:
             return Module(
                 name,
@@ -192,8 +197,8 @@ def _refusal(name: str, value: Any) -> str:
     if isinstance(value, type):
         return f"{name} is a plain class; decorate it with @module to make it a child"
     return (
-        f"{name} = {type(value).__name__} is no member of a module; members are functions, modules, tuples of modules and "
-        "methods, so move constants outside the class"
+        f"{name} is a {type(value).__name__}, which is no member of a module; members are functions, modules, "
+        "tuples of modules and methods, so move constants outside the class"
     )
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tilefoundry.dsl.context import BodyContext, describe, is_value
+from tilefoundry.dsl.extents import compare_extents, is_extent, is_index_extent, truth
 from tilefoundry.dsl.literals import is_number
 from tilefoundry.dsl.ops import call_op
-from tilefoundry.ir.types import DimExpr, DimVar
 from tilefoundry.ir.types.shard import SplitExtent
 
 __all__ = ["OPERATORS", "apply_binary"]
@@ -57,8 +57,9 @@ _WAY_OUT = {
     "is": "write == or tf.cmp_eq",
     "is not": "write != or tf.cmp_ne",
 }
-# Reading a program must end: 9 ** 9 ** 9 would not.
+# Reading a program must end, in bounded memory: 9 ** 9 ** 9 and "a" * 10**12 would not.
 _LARGEST_POWER = 4096
+_LONGEST = 65536
 
 
 def apply_binary(
@@ -86,27 +87,30 @@ def _python_binary(
     ctx: BodyContext, node: ast.AST, symbol: str, python: Callable[[Any, Any], Any], lhs: Any, rhs: Any
 ) -> Any:
     with ctx.pointing_at(node):
-        if symbol == "**" and isinstance(rhs, int) and abs(rhs) > _LARGEST_POWER:
-            raise ValueError(f"the power {rhs} is too large to compute while the program is read")
+        _check_size(symbol, lhs, rhs)
         if symbol == "@" and isinstance(rhs, tuple):
             return SplitExtent(lhs, rhs)
         return python(lhs, rhs)
 
 
+def _check_size(symbol: str, lhs: Any, rhs: Any) -> None:
+    if symbol in ("**", "<<") and isinstance(rhs, int) and abs(rhs) > _LARGEST_POWER:
+        raise ValueError(f"{symbol} {rhs} is too large to compute while the program is read")
+    for items, count in ((lhs, rhs), (rhs, lhs)):
+        sized = isinstance(items, (str, bytes, list, tuple)) and isinstance(count, int)
+        if symbol == "*" and sized and len(items) * count > _LONGEST:
+            raise ValueError(f"{len(items)} * {count} items are too many to make while the program is read")
+
+
 def _check_operands(ctx: BodyContext, node: ast.AST, symbol: str, lhs: Any, rhs: Any) -> None:
     for side in (lhs, rhs):
-        if is_value(side) or is_number(side):
+        if is_value(side) or is_number(side) or is_extent(side):
             continue
-        if isinstance(side, (DimVar, DimExpr)):
-            raise ctx.error(
-                node,
-                f"the extent {side} is no tensor operand of {symbol}; read it with tf.shape_of and tf.cast",
-            )
         raise ctx.error(node, f"{symbol} takes tensors and numbers, got {describe(side)}")
 
 
 def _power(ctx: BodyContext, node: ast.AST, lhs: Any, rhs: Any, hint: str | None) -> Any:
-    name = {2: "square", 2.0: "square", 0.5: "sqrt", -0.5: "rsqrt"}.get(rhs) if is_number(rhs) else None
+    name = {2: "square", 0.5: "sqrt", -0.5: "rsqrt"}.get(rhs) if is_number(rhs) else None
     if name is None or isinstance(rhs, bool):
         raise ctx.error(node, _refusal("**"))
     return call_op(ctx, node, name, (lhs,), {}, hint)
@@ -115,6 +119,8 @@ def _power(ctx: BodyContext, node: ast.AST, lhs: Any, rhs: Any, hint: str | None
 def _read_unary(ctx: BodyContext, node: ast.UnaryOp, hint: str | None) -> Any:
     symbol, name, python = _UNARY[type(node.op)]
     value = ctx.read(node.operand)
+    if symbol == "not" and not is_value(value):
+        return not truth(ctx, node.operand, value)
     if not is_value(value):
         with ctx.pointing_at(node):
             return python(value)
@@ -125,7 +131,7 @@ def _read_unary(ctx: BodyContext, node: ast.UnaryOp, hint: str | None) -> Any:
 
 def _read_compare(ctx: BodyContext, node: ast.Compare, hint: str | None) -> Any:
     values = [ctx.read(part) for part in (node.left, *node.comparators)]
-    if not any(is_value(value) for value in values):
+    if not any(is_value(value) or is_index_extent(ctx, value) for value in values):
         return _python_compare(ctx, node, values)
     if len(values) > 2:
         raise ctx.error(node, "comparisons of tensors do not chain; write (a < b) & (b < c)")
@@ -138,11 +144,15 @@ def _read_compare(ctx: BodyContext, node: ast.Compare, hint: str | None) -> Any:
 
 def _python_compare(ctx: BodyContext, node: ast.Compare, values: list[Any]) -> Any:
     result: Any = True
-    with ctx.pointing_at(node):
-        for op, lhs, rhs in zip(node.ops, values, values[1:], strict=False):
-            result = _COMPARE[type(op)][2](lhs, rhs)
-            if not result:
-                break
+    for op, lhs, rhs in zip(node.ops, values, values[1:], strict=False):
+        symbol, _, python = _COMPARE[type(op)]
+        if symbol not in ("is", "is not", "in", "not in") and (is_extent(lhs) or is_extent(rhs)):
+            result = compare_extents(ctx, node, symbol, lhs, rhs)
+        else:
+            with ctx.pointing_at(node):
+                result = python(lhs, rhs)
+        if not truth(ctx, node, result):
+            break
     return result
 
 
@@ -153,9 +163,7 @@ def _read_bool_op(ctx: BodyContext, node: ast.BoolOp, hint: str | None) -> Any:
         value = ctx.read(part)
         if is_value(value):
             raise ctx.error(node, _refusal(symbol))
-        with ctx.pointing_at(part):
-            settled = bool(value) is (symbol == "or")
-        if settled:
+        if truth(ctx, part, value) is (symbol == "or"):
             break
     return value
 

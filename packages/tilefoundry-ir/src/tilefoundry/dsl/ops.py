@@ -8,7 +8,9 @@ from typing import Any
 
 from tilefoundry.dsl.annotations import TensorAnnotation
 from tilefoundry.dsl.context import BodyContext, describe, is_value
+from tilefoundry.dsl.extents import is_extent, materialize
 from tilefoundry.dsl.literals import is_number, resolve_operands
+from tilefoundry.dsl.ranges import TileWindow
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.core.op import Op
 from tilefoundry.ir.hir import HIR_OPS
@@ -61,7 +63,7 @@ def bind_op(
     """Append a call of ``op``: positional operands first, attributes after them or by keyword."""
     with ctx.pointing_at(node):
         operands, attrs = _split(op, list(args), dict(kwargs))
-        atoms = resolve_operands(operands)
+        atoms = resolve_operands([materialize(ctx, node, value) for value in operands])
         call = op.call(atoms, attrs)
     for _, value in call.attrs:
         _check_attr_dims(ctx, node, value)
@@ -75,7 +77,7 @@ def _split(op: Op, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], 
     operands = [*operands, *starts]
     attrs = _attrs(op, rest, kwargs)
     for value in operands:
-        if not is_value(value) and not is_number(value):
+        if not is_value(value) and not is_number(value) and not is_extent(value):
             raise TypeError(f"{_usage(op)}: an operand is a tensor or a number, got {describe(value)}")
     return operands, attrs
 
@@ -151,6 +153,8 @@ def _attrs(op: Op, rest: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
 def _attr_value(op: Op, name: str, value: Any) -> Any:
     if isinstance(value, TensorAnnotation):
         return value.resolve()
+    if isinstance(value, TileWindow):
+        return value.start
     if isinstance(value, (list, tuple)):
         return tuple(_attr_value(op, name, v) for v in value)
     if is_value(value):
@@ -164,7 +168,7 @@ def _check_attr_dims(ctx: BodyContext, node: ast.AST, value: Any) -> None:
     if isinstance(value, (list, tuple)):
         for part in value:
             _check_attr_dims(ctx, node, part)
-    elif hasattr(value, "terms") or hasattr(value, "hi"):
+    elif is_extent(value):
         ctx.check_dim(value, node)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilefoundry.ir.types import Dim, DimExpr, DimVar
 
-__all__ = ["LoopRange", "make_range", "tile"]
+__all__ = ["LoopRange", "TileWindow", "make_range", "tile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,24 @@ class LoopRange:
         if self.kind == "tile":
             return f"tile({self.stop}, {self.step})"
         return f"range({self.start}, {self.stop}, {self.step})"
+
+
+@dataclass(frozen=True, slots=True)
+class TileWindow:
+    """The variable of a ``tile`` loop, used as an index.
+
+    Attributes:
+        start: index of the window's first element.
+        extent: its length: the loop's step, or a DimVar where the last window may be shorter.
+        loop: what the loop runs over.
+    """
+
+    start: DimVar
+    extent: Dim
+    loop: LoopRange
+
+    def __str__(self) -> str:
+        return self.start.name
 
 
 def make_range(*args: Any) -> LoopRange:

@@ -49,7 +49,8 @@ def _bind_extents(ctx: BodyContext, arg: ast.arg, param: Var) -> None:
         if twin is not None:
             raise ctx.error(
                 arg,
-                f"{var.name} has the range [{var.lo}, {var.hi}) here and [{twin.lo}, {twin.hi}) before; one name has one range",
+                f"{var.name} has the range [{var.lo}, {var.hi}) here and [{twin.lo}, {twin.hi}) before; "
+                "one name has one range",
             )
         ctx.dims.add(var)
 
@@ -73,7 +74,8 @@ def _result_type(ctx: BodyContext, node: ast.expr) -> Type:
     if not isinstance(annotation, TensorAnnotation) or annotation.is_const:
         raise ctx.error(
             node,
-            f"a result is declared as Tensor[shape, dtype], or tuple[Tensor[...], ...] for several, got {describe(annotation)}",
+            "a result is declared as Tensor[shape, dtype], or tuple[Tensor[...], ...] for several, "
+            f"got {describe(annotation)}",
         )
     with ctx.pointing_at(node):
         resolved: TensorType = annotation.resolve()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Union
 
 from tilefoundry.ir.errors import DslError
 
-__all__ = ["Definition", "SourceFile", "load_class", "load_source"]
+__all__ = ["Definition", "SourceFile", "brief_errors", "load_class", "load_source"]
 
 Definition = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef]
 
@@ -52,6 +53,15 @@ class SourceFile:
         )
 
 
+@contextmanager
+def brief_errors() -> Iterator[None]:
+    """Raise a DslError without the frames of the reader: what it points at is the program's own line."""
+    try:
+        yield
+    except DslError as error:
+        raise error.with_traceback(None) from error.__cause__
+
+
 _FILES: dict[str, SourceFile] = {}
 
 
@@ -64,9 +74,9 @@ def load_class(
     """
     source = _load(filename, linecache.getlines(filename, dict(module_globals)))
     for node in source.definitions.values():
-        if isinstance(node, ast.ClassDef) and node.name == name and node.decorator_list:
-            if node.decorator_list[0].lineno <= line <= node.lineno:
-                return source, node
+        decorated = isinstance(node, ast.ClassDef) and node.name == name and bool(node.decorator_list)
+        if decorated and node.decorator_list[0].lineno <= line <= node.lineno:
+            return source, node
     raise DslError(
         f"{filename}:{line}: the source of the class {name} is not there; keep @module directly above the class, in a "
         "file or a notebook cell that did not change since it ran"

@@ -8,6 +8,7 @@ from typing import Any
 from tilefoundry.dsl.annotations import TensorAnnotation
 from tilefoundry.dsl.context import BodyContext, describe, is_value
 from tilefoundry.dsl.expressions import bind_target, is_tuple_value, unpack
+from tilefoundry.dsl.extents import truth
 from tilefoundry.dsl.literals import constant, is_number
 from tilefoundry.dsl.operators import apply_binary
 from tilefoundry.dsl.unrolling import static_items
@@ -125,12 +126,7 @@ def check_declared(ctx: BodyContext, node: ast.AST, what: str, declared: Type, a
 
 
 def _read_if(ctx: BodyContext, node: ast.If) -> None:
-    test = ctx.read(node.test)
-    if is_value(test):
-        raise ctx.error(node.test, "a tensor cannot choose a branch; write tf.where(condition, a, b)")
-    with ctx.pointing_at(node.test):
-        chosen = node.body if test else node.orelse
-    ctx.run(chosen)
+    ctx.run(node.body if truth(ctx, node.test, ctx.read(node.test)) else node.orelse)
 
 
 def _read_pass(ctx: BodyContext, node: ast.Pass) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilefoundry.dsl.context import BodyContext, describe, is_value
-from tilefoundry.dsl.loops import TileWindow
 from tilefoundry.dsl.ops import call_op
+from tilefoundry.dsl.ranges import TileWindow
 from tilefoundry.ir.core.expr import Expr
 from tilefoundry.ir.types import Dim, DimExpr, DimVar, TensorType, TupleType, bounds
 from tilefoundry.ir.types.dim import ceildiv
@@ -95,13 +95,13 @@ def _window(ctx: BodyContext, entry: ast.expr | None, axis: int, type_: TensorTy
 
 def _slice_window(ctx: BodyContext, entry: ast.Slice, axis: int, extent: Dim) -> _Window:
     stride = _stride(ctx, entry)
-    lower: Any = 0 if entry.lower is None else ctx.read(entry.lower)
+    lower = None if entry.lower is None else ctx.read(entry.lower)
     if is_value(lower):
         if stride != 1:
             raise ctx.error(entry, "a window with a dynamic start has the step 1")
         return _Window(_scalar_start(ctx, entry, lower), _window_size(ctx, entry))
     start = 0 if lower is None else _bound(ctx, entry.lower, lower, axis, extent)
-    upper = extent if entry.upper is None else ctx.read(entry.upper)
+    upper = None if entry.upper is None else ctx.read(entry.upper)
     if is_value(upper):
         raise ctx.error(
             entry, "the end of a slice must be an extent; with a dynamic start write x[p : p + size]"
@@ -157,7 +157,7 @@ def _scalar_start(ctx: BodyContext, node: ast.AST, value: Any) -> Expr:
 def _tile_window(ctx: BodyContext, entry: ast.expr, window: TileWindow, axis: int, extent: Dim) -> _Window:
     if extent != window.loop.stop:
         raise ctx.error(entry, f"{window} runs over {window.loop.stop}, axis {axis} has the extent {extent}")
-    return _Window(window.start, window.loop.step)
+    return _Window(window.start, window.extent)
 
 
 def _bound(ctx: BodyContext, node: ast.AST | None, value: Any, axis: int, extent: Dim) -> Dim:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from tilefoundry.evaluator.bind import bind_arguments
 from tilefoundry.evaluator.context import ConstantLookup, EvalContext
 from tilefoundry.evaluator.dtypes import torch_dtype
+from tilefoundry.evaluator.instances import per_instance
 from tilefoundry.evaluator.plan import CallStep, LoopStep, OpStep, Plan, Step, plan_of
 from tilefoundry.ir.core.expr import tensor_type
 from tilefoundry.ir.errors import EvaluationError
@@ -139,7 +141,9 @@ def _run_steps(steps: tuple[Step, ...], values: list[Any], ctx: EvalContext) -> 
 def _run_op(step: OpStep, values: list[Any], ctx: EvalContext) -> None:
     ctx.result_type = step.result_type
     ctx.operand_types = step.operand_types
-    values[step.target] = step.op.evaluate(ctx, tuple(values[slot] for slot in step.args), step.attrs)
+    args = tuple(values[slot] for slot in step.args)
+    run = step.op.evaluate if step.mesh is None else partial(per_instance, step)
+    values[step.target] = run(ctx, args, step.attrs)
 
 
 def _run_call(step: CallStep, values: list[Any], ctx: EvalContext) -> None:
@@ -174,16 +178,16 @@ def _run_loop(step: LoopStep, values: list[Any], ctx: EvalContext) -> None:
         )
     index_dtype = torch_dtype(tensor_type(loop.index).dtype)
     carried = [values[slot] for slot in step.initial]
-    if loop.kind == "tile":
-        ctx.tiles[name] = stride
     for i in range(start, stop, stride):
         ctx.env[name] = i
+        if loop.window is not None:
+            ctx.env[loop.window.name] = min(stride, stop - i)
         values[step.index] = torch.tensor(i, dtype=index_dtype, device=ctx.device)
         for slot, value in zip(step.inner, carried, strict=True):
             values[slot] = value
         _run_steps(step.body, values, ctx)
         carried = [values[slot] for slot in step.yields]
-    ctx.env.pop(name, None)
-    ctx.tiles.pop(name, None)
+    for bound in (name, "" if loop.window is None else loop.window.name):
+        ctx.env.pop(bound, None)
     for slot, value in zip(step.results, carried, strict=True):
         values[slot] = value

@@ -103,11 +103,15 @@ class BodyText:
         index = loop.index.name
         # A tile's variable is a window; the extent that a program computes with is where the window starts.
         self._header.push_index(index, f"{index}.start" if loop.kind == "tile" else index)
+        if loop.window is not None:
+            self._header.push_index(loop.window.name, f"{index}.extent")
         self._spelled.update({name: name for name in names})
         inner = self._block(loop.body.stmts)
         if names:
             inner.append(f"{', '.join(names)} = {', '.join(map(self._atom, loop.body.results))}")
         self._header.pop_index(index)
+        if loop.window is not None:
+            self._header.pop_index(loop.window.name)
         self._spelled.update(
             (carry.result.name, name) for name, carry in zip(names, loop.carries, strict=True)
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Union
 
-from tilefoundry.ir.types import Dim, TensorType, Type
+from tilefoundry.ir.types import Dim, DimVar, TensorType, Type
 
 if TYPE_CHECKING:
     from tilefoundry.ir.core.op import Op
@@ -145,6 +145,8 @@ class For:
         carries: values rebound by the body.
         body: statements; its results are the carried values' next values, in order.
         over: name of the mesh axis that takes tiles in turn, as ``"scope.axis"``, or None.
+        window: the extent of a tile where the last one may be cut at the edge: ``min(step, stop - index)``;
+            None where every tile has ``step`` elements.
     """
 
     kind: str
@@ -155,6 +157,7 @@ class For:
     carries: tuple[Carry, ...]
     body: Block
     over: str | None = None
+    window: DimVar | None = None
 
 
 @dataclass(frozen=True, slots=True)
