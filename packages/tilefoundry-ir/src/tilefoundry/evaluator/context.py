@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tilefoundry.ir.errors import EvaluationError
@@ -21,13 +21,11 @@ class EvalContext:
 
     Attributes:
         function: name of the running function, for messages.
-        env: DimVar and loop-index values.
+        env: values of DimVars, loop indices and tile windows.
         device: the torch device of the run.
         result_type: the inferred type of the op being evaluated.
         operand_types: the types of its operands; a tensor alone does not tell ``f4e2m1`` codes from ``u8``.
         constants: finds a child's weight; None on a bare function.
-        tiles: index name -> step of every ``tile`` loop that is going on. The last window of such a loop is
-            cut at the edge, so a value inside may be shorter than its type along that axis.
     """
 
     function: str
@@ -36,7 +34,6 @@ class EvalContext:
     result_type: Type | None = None
     operand_types: tuple[Type, ...] = ()
     constants: ConstantLookup | None = None
-    tiles: dict[str, int] = field(default_factory=dict)
 
     def dim(self, dim: Dim) -> int:
         """The integer that ``dim`` has in this run; EvaluationError where a variable has no value."""

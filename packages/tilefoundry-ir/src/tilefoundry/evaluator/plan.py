@@ -11,15 +11,23 @@ from typing import Any, Union
 
 from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, Constant, For, FunctionCall, MeshScope, Stmt
 from tilefoundry.ir.core.op import Op
+from tilefoundry.ir.errors import EvaluationError
 from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.types import Type
+from tilefoundry.ir.types import TensorType, TupleType, Type
+from tilefoundry.ir.types.shard import Instances, Mesh
 
 __all__ = ["CallStep", "LoopStep", "OpStep", "Plan", "Step", "plan_of"]
+
+_FOLDING = ("local", "reshard")
+"""Ops that handle the instance axes themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpStep:
-    """``values[target] = op(values[args])``; ``dead`` slots are cleared afterwards."""
+    """``values[target] = op(values[args])``; ``dead`` slots are cleared afterwards.
+
+    ``mesh`` is set where an operand is one instance's own: the op then runs once per instance.
+    """
 
     name: str
     target: int
@@ -28,6 +36,7 @@ class OpStep:
     attrs: dict[str, Any]
     operand_types: tuple[Type, ...]
     result_type: Type
+    mesh: Mesh | None = None
     dead: tuple[int, ...] = ()
 
     @property
@@ -108,7 +117,10 @@ class Plan:
 
 
 def plan_of(function: Function, body: Block) -> Plan:
-    """The plan of ``function``, made on first use and kept with it as long as ``body`` is its body."""
+    """The plan of ``function``, made on first use and kept with it as long as ``body`` is its body.
+
+    Raises EvaluationError where the function returns what one instance holds.
+    """
     plan = function.plan
     if plan is None or plan.body is not body:
         plan = _Planner().plan(function, body)
@@ -125,6 +137,11 @@ class _Planner:
     size: int = 0
 
     def plan(self, function: Function, body: Block) -> Plan:
+        if _instances((function.result,)) is not None:
+            raise EvaluationError(
+                f"{function.name} returns {function.result}, which every instance has its own of; "
+                "fold it into a global value with tf.reshard first"
+            )
         params = tuple(self._define(param.name) for param in function.params)
         steps = self._steps(body.stmts)
         results = tuple(self._slot(atom) for atom in body.results)
@@ -161,7 +178,8 @@ class _Planner:
             return CallStep(name, target, bind.value, args)
         call: Call = bind.value
         types = tuple(arg.type for arg in call.args)
-        return OpStep(name, target, call.op, args, dict(call.attrs), types, call.type)
+        mesh = None if call.op.name in _FOLDING else _instances(types)
+        return OpStep(name, target, call.op, args, dict(call.attrs), types, call.type, mesh)
 
     def _loop(self, loop: For) -> LoopStep:
         initial = tuple(self._slot(carry.initial) for carry in loop.carries)
@@ -188,3 +206,14 @@ class _Planner:
             out.append(replace(step, dead=tuple(sorted(touched - live))))
             live |= step.reads
         return tuple(reversed(out))
+
+
+def _instances(types: Iterable[Type]) -> Mesh | None:
+    """The mesh whose instances own one of the values, or None."""
+    for type_ in types:
+        if isinstance(type_, TensorType) and isinstance(type_.layout, Instances):
+            return type_.layout.mesh
+        found = _instances(type_.elements) if isinstance(type_, TupleType) else None
+        if found is not None:
+            return found
+    return None
