@@ -10,6 +10,7 @@ from tilefoundry.evaluator.bind import bind_arguments
 from tilefoundry.evaluator.context import ConstantLookup, EvalContext
 from tilefoundry.evaluator.dtypes import torch_dtype
 from tilefoundry.evaluator.instances import per_instance
+from tilefoundry.evaluator.observe import record_call
 from tilefoundry.evaluator.plan import CallStep, LoopStep, OpStep, Plan, Step, plan_of
 from tilefoundry.ir.core.expr import tensor_type
 from tilefoundry.ir.errors import EvaluationError
@@ -80,7 +81,9 @@ def _run_function(
     ctx = EvalContext(function.name, env, _device(function, tensors, default), constants=constants)
     results = _run_plan(plan_of(chosen, chosen.body), tensors, ctx)
     one_tuple = len(results) == 1 and isinstance(results[0], tuple)
-    return results if isinstance(function.result, TupleType) and not one_tuple else results[0]
+    value = results if isinstance(function.result, TupleType) and not one_tuple else results[0]
+    record_call(function, tensors, value)
+    return value
 
 
 def _select_variant(function: Function, env: Mapping[str, int]) -> Function:
