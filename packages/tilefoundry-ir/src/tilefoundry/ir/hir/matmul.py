@@ -10,7 +10,7 @@ from tilefoundry.ir.core.op import Op
 from tilefoundry.ir.errors import EvaluationError, TypeRuleError
 from tilefoundry.ir.hir.arithmetic import require_arithmetic, rounded
 from tilefoundry.ir.hir.conversion import convert, decode
-from tilefoundry.ir.hir.placement import fresh_type
+from tilefoundry.ir.hir.placement import anchor_storage, fresh_type
 from tilefoundry.ir.hir.rules import (
     broadcast_shapes,
     require_dtype,
@@ -18,6 +18,7 @@ from tilefoundry.ir.hir.rules import (
     require_same_dtype,
     require_tensor,
 )
+from tilefoundry.ir.hir.shard_contractions import matmul_layout
 from tilefoundry.ir.types import DType, TensorType, Type
 
 # torch is imported where it is first needed: typing programs must not load it.
@@ -53,7 +54,9 @@ def _type_matmul(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
     _require_contraction("matmul", *operands)
     lhs, rhs = operands[0][1], operands[1][1]
     batch = broadcast_shapes("matmul", lhs.shape[:-2], rhs.shape[:-2])
-    return fresh_type("matmul", (*batch, lhs.shape[-2], rhs.shape[-1]), dtype, operands)
+    shape = (*batch, lhs.shape[-2], rhs.shape[-1])
+    layout = matmul_layout("matmul", lhs, rhs, shape)
+    return TensorType(shape, dtype, layout, anchor_storage("matmul", operands))
 
 
 def _product(lhs: Any, rhs: Any, dtype: DType) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tilefoundry.ir.errors import TypeRuleError
+from tilefoundry.ir.hir.shard_rules import elementwise_layout, fresh_layout
 from tilefoundry.ir.types import Dim, DType, StorageKind, TensorType
 
-__all__ = ["Operands", "anchor_storage", "elementwise_type", "fresh_type"]
+__all__ = ["Operands", "anchor_storage", "elementwise_type", "fresh_type", "viewed_type"]
 
 Operands = Sequence[tuple[str, TensorType]]
 
@@ -31,15 +33,14 @@ def elementwise_type(op: str, shape: tuple[Dim, ...], dtype: DType, operands: Op
 
     Operands of the result's shape must agree in their layout, which the result takes.
     """
-    layouts = {t.layout: name for name, t in operands if t.shape == shape and t.layout is not None}
-    if len(layouts) > 1:
-        listed = ", ".join(f"{name}: {layout}" for layout, name in layouts.items())
-        raise TypeRuleError(
-            f"tf.{op}: operands are laid out differently ({listed}); use tf.reshard on one of them"
-        )
-    return TensorType(shape, dtype, next(iter(layouts), None), anchor_storage(op, operands))
+    return TensorType(shape, dtype, elementwise_layout(op, shape, operands), anchor_storage(op, operands))
 
 
 def fresh_type(op: str, shape: tuple[Dim, ...], dtype: DType, operands: Operands) -> TensorType:
-    """The result of an op that lays its result out anew."""
-    return TensorType(shape, dtype, None, anchor_storage(op, operands))
+    """The result of an op whose elements may come from anywhere in its operands, which must be whole."""
+    return TensorType(shape, dtype, fresh_layout(op, shape, operands), anchor_storage(op, operands))
+
+
+def viewed_type(op: str, x: TensorType, shape: tuple[Dim, ...], layout: Any | None) -> TensorType:
+    """The result of an op on ``x`` alone, under a ``layout`` that was derived from that of ``x``."""
+    return TensorType(shape, x.dtype, layout, anchor_storage(op, (("x", x),)))

@@ -16,8 +16,9 @@ from tilefoundry.ir.errors import EvaluationError, TypeRuleError
 from tilefoundry.ir.hir import attributes
 from tilefoundry.ir.hir.arithmetic import compute, require_arithmetic, rounded
 from tilefoundry.ir.hir.conversion import convert, decode
-from tilefoundry.ir.hir.placement import fresh_type
+from tilefoundry.ir.hir.placement import viewed_type
 from tilefoundry.ir.hir.rules import normalize_axes, require_dtype, require_tensor
+from tilefoundry.ir.hir.shard_contractions import reduced_layout
 from tilefoundry.ir.types import DType, TensorType, Type, bounds
 
 __all__ = ["OPS"]
@@ -52,7 +53,8 @@ def _type_reduce(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
     _require_operand(kind, x)
     _refuse_empty(kind, x, axes)
     kept = [1 if i in axes else dim for i, dim in enumerate(x.shape) if attrs["keepdim"] or i not in axes]
-    return fresh_type("reduce", tuple(kept), x.dtype, (("x", x),))
+    layout = reduced_layout("reduce", x, axes, attrs["keepdim"], kind)
+    return viewed_type("reduce", x, tuple(kept), layout)
 
 
 def _evaluate_reduce(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:

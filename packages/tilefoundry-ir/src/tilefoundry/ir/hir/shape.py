@@ -10,8 +10,9 @@ from tilefoundry.ir.core.op import Attr, Op
 from tilefoundry.ir.errors import TypeRuleError
 from tilefoundry.ir.hir import attributes
 from tilefoundry.ir.hir.byteview import moved
-from tilefoundry.ir.hir.placement import fresh_type
+from tilefoundry.ir.hir.placement import fresh_type, viewed_type
 from tilefoundry.ir.hir.rules import normalize_axes, normalize_axis, require_tensor
+from tilefoundry.ir.hir.shard_views import reshaped_layout, transposed_layout
 from tilefoundry.ir.types import Dim, TensorType, Type
 from tilefoundry.ir.types.dim import floordiv, product
 
@@ -64,7 +65,7 @@ def _type_reshape(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
             f"tf.reshape: x is {x} with {x.size} elements, new_shape {_text(shape)} has {product(shape)}; "
             "make them equal, or leave one extent to -1"
         )
-    return fresh_type("reshape", shape, x.dtype, (("x", x),))
+    return viewed_type("reshape", x, shape, reshaped_layout("reshape", x, shape))
 
 
 def _evaluate_reshape(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
@@ -85,7 +86,8 @@ def _type_transpose(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
         raise TypeRuleError(
             f"tf.transpose: perm {perm} has {len(perm)} axes, x is {x} of rank {x.rank}; name each once"
         )
-    return fresh_type("transpose", tuple(x.shape[axis] for axis in perm), x.dtype, (("x", x),))
+    shape = tuple(x.shape[axis] for axis in perm)
+    return viewed_type("transpose", x, shape, transposed_layout("transpose", x, perm))
 
 
 def _evaluate_transpose(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Layouts of distributed values under reductions and matrix products: split axes that vanish leave partial values."""
+"""Layouts of distributed values under reductions, which are complete, and matrix products, which leave partial sums."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ __all__ = ["matmul_layout", "reduced_layout"]
 def reduced_layout(
     op: str, x: TensorType, axes: Sequence[int], keepdim: bool, kind: ReduceKind
 ) -> Any | None:
-    """The layout of ``x`` reduced over ``axes``: a mesh axis that splits one of them holds partial values."""
+    """The layout of ``x`` reduced over ``axes``.
+
+    The reduction is complete: instances along a mesh axis that splits a reduced axis combine their parts and
+    all hold the result.
+    """
     layout = x.layout
     if not isinstance(layout, ShardLayout):
         return common_instances(op, (("x", x),))
@@ -32,14 +36,14 @@ def reduced_layout(
         for k in factors:
             place[k] = len(shape)
             shape.append(layout.shape[k])
-    attrs = [_after_reduction(attr, place, kind) for attr in layout.attrs]
+    attrs = [_after_reduction(attr, place) for attr in layout.attrs]
     return derived(layout, shape, attrs)
 
 
-def _after_reduction(attr: ShardAttr, place: dict[int, int], kind: ReduceKind) -> ShardAttr:
+def _after_reduction(attr: ShardAttr, place: dict[int, int]) -> ShardAttr:
     if not isinstance(attr, Split):
         return attr
-    return Split(place[attr.axis]) if attr.axis in place else Partial(kind.value)
+    return Split(place[attr.axis]) if attr.axis in place else Broadcast()
 
 
 def matmul_layout(op: str, lhs: TensorType, rhs: TensorType, shape: tuple[Dim, ...]) -> Any | None:
