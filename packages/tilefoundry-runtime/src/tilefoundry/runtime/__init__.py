@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tilefoundry.runtime.abi import EntryABI, ParamABI, entry_abi_of, param_abi_of
     from tilefoundry.runtime.compiled import BoundModule, CompiledModule
+    from tilefoundry.runtime.compiled_functions import compiled_twin
     from tilefoundry.runtime.decorator import runtime_func, runtime_module
     from tilefoundry.runtime.function import RuntimeFunction
     from tilefoundry.runtime.graph import graphed
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
         SafetensorsResource,
     )
     from tilefoundry.runtime.saved import load_compiled
-    from tilefoundry.runtime.twin import compiled_twin
 
 __all__ = [
     "RuntimeModule",
@@ -106,7 +106,7 @@ _HOMES = {
         "SafetensorsResource",
     ),
     "saved": ("load_compiled",),
-    "twin": ("compiled_twin",),
+    "compiled_functions": ("compiled_twin",),
 }
 _MODULE_OF = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names}
 

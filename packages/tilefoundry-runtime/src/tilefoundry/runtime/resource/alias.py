@@ -51,7 +51,7 @@ class Preprocessed:
             raise TypeError(f"Preprocessed({self.name!r}): read must be callable, got {self.read!r}")
 
 
-AliasValue = Union[str, tuple[str, ...], Absolute, Preprocessed]  # noqa: UP007  # a runtime value, not an annotation
+AliasValue = Union[str, tuple[str, ...], Absolute, Preprocessed]  # a runtime value, not an annotation
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,8 +172,8 @@ def read_span(span: Span, buffers: list[memoryview]) -> None:
         got = os.preadv(span.shard.fd, buffers, at)
         if got == 0:
             raise CheckpointError(
-                f"{span.shard.path} is truncated: it ended at byte {at} while {span.pieces[-1].key!r} was read; "
-                "load again"
+                f"{span.shard.path} is truncated: it ended at byte {at} while it was read "
+                f"for {span.pieces[-1].key!r}; load again"
             )
         at += got
         while buffers and got >= len(buffers[0]):

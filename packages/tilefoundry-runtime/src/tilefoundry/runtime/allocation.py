@@ -1,0 +1,148 @@
+"""Output tensors of a compiled entry, shaped by its ABI and the inputs at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilefoundry.evaluator.dtypes import torch_dtype
+from tilefoundry.ir.types import Dim, DimExpr, DimVar, TensorType, dim_vars, evaluate_dim
+from tilefoundry.runtime.abi import EntryABI
+
+# torch is imported where it is first needed: importing the runtime must not load it.
+
+__all__ = ["Allocator", "explain_mismatch"]
+
+Extent = Callable[[Sequence[Any]], int]
+
+
+class Allocator:
+    """Allocates an entry's outputs through torch, on the device of the first input.
+
+    Args:
+        type: the ABI; its output parameters give dtypes and shapes, dynamic extents are read off the inputs.
+
+    Raises:
+        TypeError: when called, where there is no input or an extent cannot be told from the inputs.
+    """
+
+    def __init__(self, type: EntryABI) -> None:
+        import torch
+
+        self._type = type
+        self._empty = torch.empty
+        sources = _extent_sources(type)
+        self._plans = [
+            (_shape_reader(p.type, sources), torch_dtype(p.type.dtype)) for p in type.output_params
+        ]
+        self._unknown = _unknown_vars(type, sources)
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Fresh outputs that require no gradient, in order."""
+        if not inputs or self._unknown:
+            raise TypeError(self._refusal())
+        device = inputs[0].device
+        empty = self._empty
+        try:
+            return [empty(read(inputs), dtype=dtype, device=device) for read, dtype in self._plans]
+        except (IndexError, RuntimeError):
+            explain_mismatch(self._type, inputs)
+            raise
+
+    def _refusal(self) -> str:
+        names = ", ".join(p.name for p in self._type.output_params)
+        why = (
+            f"no input gives {', '.join(self._unknown)}"
+            if self._unknown
+            else "it has no tensor input to follow"
+        )
+        return f"{self._type.name} cannot allocate its outputs: {why}; pass {names} as well"
+
+
+def explain_mismatch(type: EntryABI, inputs: Sequence[Any]) -> None:
+    """Raise ValueError naming the first input whose rank, extent or dtype is not the declared one."""
+    env: dict[str, int] = {}
+    for param, value in zip(type.input_params, inputs, strict=False):
+        declared, shape = param.type, tuple(value.shape)
+        if len(shape) != declared.rank:
+            raise ValueError(
+                f"{type.name}: {param.name} has shape {shape}, declared {declared}: ranks differ"
+            )
+        for axis, (dim, extent) in enumerate(zip(declared.shape, shape, strict=True)):
+            expected = (
+                env.setdefault(dim.name, extent) if isinstance(dim, DimVar) else _known(dim, env, extent)
+            )
+            inside = not isinstance(dim, DimVar) or dim.lo <= extent < dim.hi
+            if expected != extent or not inside:
+                want = (
+                    f"{dim.name} in [{dim.lo}, {dim.hi})"
+                    if isinstance(dim, DimVar) and not inside
+                    else expected
+                )
+                raise ValueError(
+                    f"{type.name}: {param.name} has shape {shape}, declared {declared}: "
+                    f"axis {axis} is {extent}, expected {want}"
+                )
+        if value.dtype is not torch_dtype(declared.dtype):
+            raise ValueError(
+                f"{type.name}: {param.name} is {value.dtype}, declared {declared}; convert it with .to()"
+            )
+
+
+def _known(dim: Dim, env: Mapping[str, int], extent: int) -> int:
+    try:
+        return evaluate_dim(dim, env)
+    except KeyError:
+        return extent
+
+
+def _extent_sources(type: EntryABI) -> dict[str, Extent]:
+    """DimVar name -> how to read its value off the inputs."""
+    sources: dict[str, Extent] = {}
+    for alone in (True, False):
+        for index, param in enumerate(type.input_params):
+            for axis, dim in enumerate(param.type.shape):
+                if isinstance(dim, DimVar) and alone:
+                    sources.setdefault(dim.name, _axis_reader(index, axis))
+                elif isinstance(dim, DimExpr) and not alone:
+                    _add_solved(sources, dim, index, axis)
+    return sources
+
+
+def _axis_reader(index: int, axis: int) -> Extent:
+    return lambda inputs: inputs[index].shape[axis]
+
+
+def _add_solved(sources: dict[str, Extent], dim: DimExpr, index: int, axis: int) -> None:
+    """Where ``dim`` is ``a * N + b``, read N as ``(extent - b) / a``."""
+    terms = dict(dim.terms)
+    offset = terms.pop((), 0)
+    if len(terms) != 1:
+        return
+    ((monomial, factor),) = terms.items()
+    if len(monomial) == 1 and isinstance(monomial[0], DimVar):
+        sources.setdefault(monomial[0].name, lambda inputs: (inputs[index].shape[axis] - offset) // factor)
+
+
+def _shape_reader(
+    type: TensorType, sources: Mapping[str, Extent]
+) -> Callable[[Sequence[Any]], tuple[int, ...]]:
+    if type.is_static:
+        shape = type.concrete_shape({})
+        return lambda inputs: shape
+    readers = tuple(_dim_reader(dim, sources) for dim in type.shape)
+    return lambda inputs: tuple([read(inputs) for read in readers])
+
+
+def _dim_reader(dim: Dim, sources: Mapping[str, Extent]) -> Extent:
+    if isinstance(dim, int):
+        return lambda inputs: dim
+    if isinstance(dim, DimVar) and dim.name in sources:
+        return sources[dim.name]
+    needed = {var.name: sources[var.name] for var in dim_vars(dim) if var.name in sources}
+    return lambda inputs: evaluate_dim(dim, {name: read(inputs) for name, read in needed.items()})
+
+
+def _unknown_vars(type: EntryABI, sources: Mapping[str, Extent]) -> list[str]:
+    needed = [var.name for p in type.output_params for dim in p.type.shape for var in dim_vars(dim)]
+    return [name for name in dict.fromkeys(needed) if name not in sources]

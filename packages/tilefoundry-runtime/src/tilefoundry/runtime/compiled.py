@@ -1,0 +1,191 @@
+"""A loaded library behind the calling convention of runtime modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilefoundry.ir.core.loaded import LoadedModule
+from tilefoundry.runtime.abi import EntryABI
+from tilefoundry.runtime.allocation import Allocator, explain_mismatch
+from tilefoundry.runtime.module import RuntimeModule
+from tilefoundry.runtime.saved import save_linked
+
+if TYPE_CHECKING:
+    from tilefoundry.runtime.linking import LinkedModule
+
+# torch is imported where it is first needed: importing the runtime must not load it.
+
+__all__ = ["BoundModule", "CompiledModule"]
+
+
+class CompiledModule(RuntimeModule):
+    """A compiled entry as a runtime module.
+
+    Call it with the inputs alone and it allocates the outputs through torch; call it with inputs and outputs
+    and it fills those. One output comes back bare, several as a tuple. Weights are ordinary inputs; ``bind``
+    fixes them.
+
+    Args:
+        type: the entry's ABI.
+        fn: the exported function over flattened inputs and outputs.
+        source: host and device text that the library was built from.
+        linked: the library, for ``save``.
+
+    Work goes to the framework's current stream of the tensors' device. Calls from several threads are
+    independent; calls that are given the same outputs are not.
+    """
+
+    def __init__(
+        self, type: EntryABI, fn: Callable[..., Any], *, source: str = "", linked: LinkedModule | None = None
+    ) -> None:
+        import torch
+
+        super().__init__(type.name, type.name)
+        self.type = type
+        self.source = source
+        self._fn = fn
+        self._linked = linked
+        self._inputs = type.input_count
+        self._total = len(type.params)
+        self._allocate = Allocator(type)
+        self._tensor = torch.Tensor
+        self._bump = torch.autograd.graph.increment_version
+
+    def forward(self, *args: Any) -> Any:
+        """Run the entry on its inputs, or on its inputs and outputs.
+
+        Raises:
+            TypeError: another number of arguments, inputs alone that are no torch tensors, or outputs whose
+                shape the inputs do not tell.
+            ValueError: an output that requires a gradient, or an argument that the library refuses by name.
+        """
+        count = len(args)
+        if count == self._total:
+            return self._into(args)
+        if count != self._inputs:
+            raise TypeError(self._wrong_count(count))
+        for arg in args:
+            if not isinstance(arg, self._tensor):
+                raise TypeError(self._not_torch(args))
+        outputs = self._allocate(args)
+        self._fn(*args, *outputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def bind(self, constants: LoadedModule | Mapping[str, Any]) -> BoundModule:
+        """The entry with its weights filled in: a callable on activations alone.
+
+        Args:
+            constants: a reading of the Module that was compiled, or a mapping from dotted path to tensor.
+
+        Raises:
+            KeyError: a weight that is not there.
+            ValueError: a weight of another dtype or shape, not dense, or on another device than the rest.
+        """
+        return BoundModule(self, _gathered(self.type, constants))
+
+    def save(self, directory: str) -> None:
+        """Write the library and its ``abi.json`` into ``directory``, for ``load_compiled``.
+
+        Raises:
+            ValueError: the module was not made from a library.
+        """
+        if self._linked is None:
+            raise ValueError(f"{self.name} was not loaded from a library, so there is nothing to save")
+        save_linked(self._linked, directory)
+
+    def _into(self, args: tuple[Any, ...]) -> Any:
+        outputs = args[self._inputs :]
+        for param, out in zip(self.type.output_params, outputs, strict=True):
+            if getattr(out, "requires_grad", False):
+                raise ValueError(
+                    f"{self.name}: the output {param.name} requires a gradient; pass {param.name}.detach()"
+                )
+        self._fn(*args)
+        for out in outputs:
+            if isinstance(out, self._tensor) and not out.is_inference():
+                self._bump(out)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _wrong_count(self, count: int) -> str:
+        given = ", ".join(p.name for p in self.type.input_params) or "none"
+        taken = ", ".join(p.name for p in self.type.output_params) or "none"
+        return (
+            f"{self.name} takes {self._inputs} inputs ({given}), or those and all "
+            f"{self.type.output_count} outputs ({taken}), got {count} arguments"
+        )
+
+    def _not_torch(self, args: Sequence[Any]) -> str:
+        pairs = zip(self.type.input_params, args, strict=True)
+        param, value = next((p, a) for p, a in pairs if not isinstance(a, self._tensor))
+        return (
+            f"{self.name} allocates outputs for torch tensors only; "
+            f"{param.name} is a {type(value).__name__}; pass torch tensors, or pass the outputs as well"
+        )
+
+
+class BoundModule:
+    """A compiled entry whose weights are fixed; called with activations, or with activations and outputs.
+
+    Made by ``CompiledModule.bind``. Keeps the weights alive. Threads and streams as for ``CompiledModule``.
+    """
+
+    def __init__(self, compiled: CompiledModule, constants: Mapping[int, Any]) -> None:
+        self.compiled = compiled
+        self.type = compiled.type
+        self.constants = {path: constants[index] for index, path in compiled.type.constants}
+        self._template = [constants.get(i) for i in range(compiled.type.input_count)]
+        self._slots = [i for i in range(compiled.type.input_count) if i not in constants]
+
+    def __call__(self, *acts: Any) -> Any:
+        """The entry's value; TypeError for another number of arguments."""
+        slots = self._slots
+        if len(acts) not in (len(slots), len(slots) + self.type.output_count):
+            raise TypeError(self._wrong_count(len(acts)))
+        args = self._template.copy()
+        for slot, value in zip(slots, acts, strict=False):
+            args[slot] = value
+        return self.compiled.forward(*args, *acts[len(slots) :])
+
+    def _wrong_count(self, count: int) -> str:
+        names = ", ".join(p.name for p in self.type.activation_params) or "none"
+        return (
+            f"{self.type.name} takes its activations alone ({names}), or those and all "
+            f"{self.type.output_count} outputs, got {count}; its weights are bound"
+        )
+
+    def __repr__(self) -> str:
+        return f"BoundModule({self.type.name!r}; {len(self.constants)} weights)"
+
+
+def _gathered(type: EntryABI, constants: LoadedModule | Mapping[str, Any]) -> dict[int, Any]:
+    if isinstance(constants, LoadedModule):
+        found = {index: constants.constant(path) for index, path in type.constants}
+    elif isinstance(constants, Mapping):
+        missing = [path for _, path in type.constants if path not in constants]
+        if missing:
+            raise KeyError(
+                f"{type.name}: the mapping lacks {', '.join(missing)}; give a tensor for each weight"
+            )
+        found = {index: constants[path] for index, path in type.constants}
+    else:
+        raise TypeError(
+            f"{type.name}: bind takes a LoadedModule or a mapping, got {constants.__class__.__name__}"
+        )
+    _check_constants(type, found)
+    return found
+
+
+def _check_constants(type: EntryABI, found: Mapping[int, Any]) -> None:
+    where: dict[Any, str] = {}
+    for index, tensor in found.items():
+        param = type.params[index]
+        explain_mismatch(EntryABI(type.name, (param,)), (tensor,))
+        if not tensor.is_contiguous():
+            raise ValueError(
+                f"{type.name}: the weight {param.name} is not contiguous; bind {param.name}.contiguous()"
+            )
+        where.setdefault(tensor.device, param.name)
+    if len(where) > 1:
+        listed = ", ".join(f"{name} on {device}" for device, name in where.items())
+        raise ValueError(f"{type.name}: weights must sit on one device, got {listed}")

@@ -1,0 +1,75 @@
+"""What a CPU library asks of its process: a BLAS, and as many threads as torch uses.
+
+A library names neither; it exports two C functions that take them (see the C++ runtime's ``cpu/abi.h``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+# torch is imported where it is first needed: importing the runtime must not load it.
+
+__all__ = ["serve_host"]
+
+_SET_BLAS = "tilefoundry_set_blas"
+_SET_THREADS = "tilefoundry_set_num_threads"
+
+
+class _BlasTable(ctypes.Structure):
+    _fields_ = (("size", ctypes.c_ulong), ("sgemm", ctypes.c_void_p), ("dgemm", ctypes.c_void_p))
+
+
+def serve_host(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` of the open library at ``path``, with its thread count following torch's.
+
+    A library that asks for nothing gives ``function`` itself. The thread count belongs to the library as a
+    whole: threads that use different counts of torch must not call it at once.
+    """
+    library = ctypes.CDLL(path)
+    if hasattr(library, _SET_BLAS):
+        library.tilefoundry_set_blas(ctypes.byref(_blas_table()))
+    if not hasattr(library, _SET_THREADS):
+        return function
+    import torch
+
+    get_threads = torch.get_num_threads
+    lock = threading.Lock()
+    current = 0
+
+    def call(*args: Any) -> Any:
+        nonlocal current
+        threads = get_threads()
+        if threads != current:
+            with lock:
+                library.tilefoundry_set_num_threads(threads)
+                _set_blas_threads(threads)
+                current = threads
+        return function(*args)
+
+    return call
+
+
+@cache
+def _blas() -> ctypes.CDLL:
+    import scipy_openblas32
+
+    return ctypes.CDLL(
+        os.path.join(scipy_openblas32.get_lib_dir(), scipy_openblas32.get_library(fullname=True))
+    )
+
+
+@cache
+def _blas_table() -> _BlasTable:
+    def address(name: str) -> int:
+        return ctypes.cast(getattr(_blas(), name), ctypes.c_void_p).value or 0
+
+    return _BlasTable(ctypes.sizeof(_BlasTable), address("scipy_cblas_sgemm"), address("scipy_cblas_dgemm"))
+
+
+def _set_blas_threads(threads: int) -> None:
+    _blas().scipy_openblas_set_num_threads(threads)

@@ -1,0 +1,28 @@
+"""The product of code generation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilefoundry.runtime.abi import EntryABI
+
+__all__ = ["LinkedModule"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedModule:
+    """A shared library and what it exports.
+
+    Attributes:
+        library_path: the library's file.
+        source: host and device text that it was built from.
+        entry: the ABI of the exported entry; its name is the symbol.
+        target: the back end's name, ``"cpu"`` or ``"cuda"``.
+        arch: what the code runs on: ``"sm_90a"``, or the machine's name for a CPU library; empty for any.
+    """
+
+    library_path: str
+    source: str
+    entry: EntryABI
+    target: str = "cpu"
+    arch: str = ""

@@ -1,0 +1,46 @@
+"""Open a linked library and put its entry behind the calling convention."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from tilefoundry.runtime.compiled import CompiledModule
+from tilefoundry.runtime.linking.host_services import serve_host
+from tilefoundry.runtime.linking.linked import LinkedModule
+
+# tvm_ffi is imported where it is first needed: it brings torch along, which takes seconds.
+
+__all__ = ["load_linked_module"]
+
+
+def load_linked_module(linked: LinkedModule) -> CompiledModule:
+    """The callable module of ``linked``; the library stays open as long as the module lives.
+
+    Raises:
+        FileNotFoundError: there is no such library.
+        OSError: the system cannot open it; the message names the file.
+        ValueError: it does not export the entry.
+    """
+    entry = _entry(linked)
+    return CompiledModule(type=linked.entry, fn=entry, source=linked.source, linked=linked)
+
+
+def _entry(linked: LinkedModule) -> Callable[..., Any]:
+    import tvm_ffi
+
+    path = os.path.abspath(linked.library_path)
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"{linked.entry.name}: the library {path} does not exist; build it again")
+    try:
+        library = tvm_ffi.load_module(path)
+    except RuntimeError as error:
+        raise OSError(f"{linked.entry.name}: the system cannot open the library {path}: {error}") from error
+    try:
+        function = library.get_function(linked.entry.name)
+    except (AttributeError, RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"the library {path} exports no entry {linked.entry.name!r}; build it again"
+        ) from error
+    return serve_host(path, function)
