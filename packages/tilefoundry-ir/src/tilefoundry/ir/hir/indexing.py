@@ -14,7 +14,7 @@ from tilefoundry.ir.hir import attributes
 from tilefoundry.ir.hir.arithmetic import require_arithmetic, rounded
 from tilefoundry.ir.hir.byteview import moved
 from tilefoundry.ir.hir.conversion import decode
-from tilefoundry.ir.hir.placement import fresh_type
+from tilefoundry.ir.hir.placement import carried_type, kept_axes
 from tilefoundry.ir.hir.rules import (
     normalize_axis,
     require_dtype,
@@ -54,7 +54,8 @@ def _type_select(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
     require_index("index_select", "index", index)
     dim = attrs["dim"]
     shape = (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
-    return fresh_type("index_select", shape, x.dtype, (("x", x),))
+    sources = (*range(dim), *[None] * index.rank, *range(dim + 1, x.rank))
+    return carried_type("index_select", shape, x.dtype, (("x", x),), sources)
 
 
 def _evaluate_select(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
@@ -74,8 +75,9 @@ def _type_update(op: str) -> Any:
         if op == "index_add":
             require_arithmetic(op, "dst", dst)
             require_dtype(op, "dst", dst, not dtype.is_bool, "a number")
-        _require_rows(op, dst, index, src, attrs["dim"])
-        return fresh_type(op, dst.shape, dtype, (("dst", dst), ("src", src)))
+        dim, operands = attrs["dim"], (("dst", dst), ("src", src))
+        _require_rows(op, dst, index, src, dim)
+        return carried_type(op, dst.shape, dtype, operands, kept_axes(dst.rank, dim))
 
     return type_update
 
@@ -140,7 +142,7 @@ def _type_cache_update(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Typ
             f"tf.cache_update: cache is {cache} and new is {new}; both must be [batch, length, heads, dim], "
             "equal but for the length"
         )
-    return fresh_type("cache_update", cache.shape, dtype, operands)
+    return carried_type("cache_update", cache.shape, dtype, operands, kept_axes(4, 1))
 
 
 def _evaluate_cache_update(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:

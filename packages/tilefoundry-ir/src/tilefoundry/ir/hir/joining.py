@@ -9,7 +9,7 @@ from tilefoundry.ir.core.op import Attr, Op
 from tilefoundry.ir.errors import TypeRuleError
 from tilefoundry.ir.hir import attributes
 from tilefoundry.ir.hir.byteview import moved
-from tilefoundry.ir.hir.placement import fresh_type
+from tilefoundry.ir.hir.placement import carried_type, kept_axes
 from tilefoundry.ir.hir.rules import normalize_axis, require_same_dtype, require_tensor
 from tilefoundry.ir.types import Dim, TensorType, TupleType, Type
 from tilefoundry.ir.types.dim import floordiv
@@ -43,7 +43,7 @@ def _type_concat(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
             )
         total = total + type_.shape[axis]
     shape = (*first.shape[:axis], total, *first.shape[axis + 1 :])
-    return fresh_type("concat", shape, dtype, operands)
+    return carried_type("concat", shape, dtype, operands, kept_axes(first.rank, axis))
 
 
 def _without(type_: TensorType, axis: int) -> tuple[Dim, ...]:
@@ -64,7 +64,8 @@ def _type_stack(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
         if type_.shape != first.shape:
             raise TypeRuleError(f"tf.stack: {name} is {type_}, xs[0] is {first}; equal shapes are needed")
     shape = (*first.shape[:axis], len(operands), *first.shape[axis:])
-    return fresh_type("stack", shape, dtype, operands)
+    sources = (*range(axis), None, *range(axis, first.rank))
+    return carried_type("stack", shape, dtype, operands, sources)
 
 
 def _evaluate_stack(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
@@ -87,7 +88,8 @@ def _type_split(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
             f"tf.split: axis {axis} of {x} does not divide into {parts} equal parts in every case; "
             "use tf.slice for unequal ones"
         )
-    part = fresh_type("split", (*x.shape[:axis], extent, *x.shape[axis + 1 :]), x.dtype, (("x", x),))
+    shape = (*x.shape[:axis], extent, *x.shape[axis + 1 :])
+    part = carried_type("split", shape, x.dtype, (("x", x),), kept_axes(x.rank, axis))
     return TupleType((part,) * parts)
 
 

@@ -6,10 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilefoundry.ir.errors import TypeRuleError
+from tilefoundry.ir.hir.shard_axes import carried_layout
 from tilefoundry.ir.hir.shard_rules import elementwise_layout, fresh_layout
 from tilefoundry.ir.types import Dim, DType, StorageKind, TensorType
 
-__all__ = ["Operands", "anchor_storage", "elementwise_type", "fresh_type", "viewed_type"]
+__all__ = [
+    "Operands",
+    "anchor_storage",
+    "carried_type",
+    "elementwise_type",
+    "fresh_type",
+    "kept_axes",
+    "viewed_type",
+]
 
 Operands = Sequence[tuple[str, TensorType]]
 
@@ -39,6 +48,19 @@ def elementwise_type(op: str, shape: tuple[Dim, ...], dtype: DType, operands: Op
 def fresh_type(op: str, shape: tuple[Dim, ...], dtype: DType, operands: Operands) -> TensorType:
     """The result of an op whose elements may come from anywhere in its operands, which must be whole."""
     return TensorType(shape, dtype, fresh_layout(op, shape, operands), anchor_storage(op, operands))
+
+
+def carried_type(
+    op: str, shape: tuple[Dim, ...], dtype: DType, operands: Operands, sources: Sequence[int | None]
+) -> TensorType:
+    """The result of an op along some axes: its axis ``r`` is axis ``sources[r]`` of every operand, or new."""
+    layout = carried_layout(op, shape, operands, sources)
+    return TensorType(shape, dtype, layout, anchor_storage(op, operands))
+
+
+def kept_axes(rank: int, *changed: int) -> list[int | None]:
+    """Sources of a result of equal rank in which the ``changed`` axes are made anew."""
+    return [None if axis in changed else axis for axis in range(rank)]
 
 
 def viewed_type(op: str, x: TensorType, shape: tuple[Dim, ...], layout: Any | None) -> TensorType:

@@ -9,7 +9,7 @@ from tilefoundry.ir.core.op import Attr, Op
 from tilefoundry.ir.errors import TypeRuleError
 from tilefoundry.ir.hir import attributes
 from tilefoundry.ir.hir.conversion import convert, decode
-from tilefoundry.ir.hir.placement import elementwise_type, fresh_type
+from tilefoundry.ir.hir.placement import carried_type, elementwise_type, kept_axes
 from tilefoundry.ir.hir.rules import require_dtype, require_tensor
 from tilefoundry.ir.types import DType, TupleType, Type
 from tilefoundry.ir.types.dim import floordiv
@@ -43,11 +43,9 @@ def _type_quant(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
         )
     operands = (("x", x),)
     scales = (*x.shape[:-1], floordiv(x.shape[-1], group))
+    codes = elementwise_type("quant", x.shape, target, operands)
     return TupleType(
-        (
-            elementwise_type("quant", x.shape, target, operands),
-            fresh_type("quant", scales, DType.f32, operands),
-        )
+        (codes, carried_type("quant", scales, DType.f32, operands, kept_axes(x.rank, x.rank - 1)))
     )
 
 

@@ -14,7 +14,7 @@ from tilefoundry.ir.hir import attributes
 from tilefoundry.ir.hir.arithmetic import require_arithmetic
 from tilefoundry.ir.hir.byteview import moved
 from tilefoundry.ir.hir.conversion import decode
-from tilefoundry.ir.hir.placement import elementwise_type, fresh_type
+from tilefoundry.ir.hir.placement import carried_type, elementwise_type, kept_axes
 from tilefoundry.ir.hir.rules import (
     broadcast_shapes,
     normalize_axis,
@@ -66,7 +66,8 @@ def _type_argmax(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
     if x.shape[axis] == 0 and all(bounds(dim)[0] > 0 for dim in shape):
         raise TypeRuleError(f"tf.argmax: axis {axis} of {x} is empty, it has no greatest element")
-    return fresh_type("argmax", shape, DType.i64, (("x", x),))
+    sources = [kept for kept in range(x.rank) if kept != axis]
+    return carried_type("argmax", shape, DType.i64, (("x", x),), sources)
 
 
 def _evaluate_argmax(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
@@ -87,10 +88,8 @@ def _type_topk(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
             f"tf.topk: k={k} is outside [0, {x.shape[axis]}], the extent of axis {axis} of {x}"
         )
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
-    operands = (("x", x),)
-    return TupleType(
-        (fresh_type("topk", shape, x.dtype, operands), fresh_type("topk", shape, DType.i64, operands))
-    )
+    values = carried_type("topk", shape, x.dtype, (("x", x),), kept_axes(x.rank, axis))
+    return TupleType((values, values.with_dtype(DType.i64)))
 
 
 def _evaluate_topk(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from tilefoundry.ir.core.op import Attr, Op
 from tilefoundry.ir.errors import TypeRuleError
 from tilefoundry.ir.hir import attributes
 from tilefoundry.ir.hir.byteview import moved
-from tilefoundry.ir.hir.placement import fresh_type, viewed_type
+from tilefoundry.ir.hir.placement import carried_type, kept_axes, viewed_type
 from tilefoundry.ir.hir.rules import normalize_axes, normalize_axis, require_tensor
 from tilefoundry.ir.hir.shard_views import reshaped_layout, transposed_layout
 from tilefoundry.ir.types import Dim, TensorType, Type
@@ -103,7 +103,7 @@ def _type_repeat(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
     x = require_tensor("repeat_interleave", "x", types[0])
     axis = attrs["axis"]
     shape = (*x.shape[:axis], x.shape[axis] * attrs["repeats"], *x.shape[axis + 1 :])
-    return fresh_type("repeat_interleave", shape, x.dtype, (("x", x),))
+    return carried_type("repeat_interleave", shape, x.dtype, (("x", x),), kept_axes(x.rank, axis))
 
 
 def _evaluate_repeat(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from tilefoundry.ir.core.op import Attr, Op
 from tilefoundry.ir.errors import TypeRuleError
 from tilefoundry.ir.hir import attributes, windows
 from tilefoundry.ir.hir.byteview import moved
-from tilefoundry.ir.hir.placement import fresh_type
+from tilefoundry.ir.hir.placement import carried_type, kept_axes
 from tilefoundry.ir.hir.rules import require_same_dtype, require_tensor
 from tilefoundry.ir.types import Dim, TensorType, Type, bounds, ceildiv
 
@@ -48,7 +48,12 @@ def _type_slice(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
         if bounds(size)[0] < 0:
             raise TypeRuleError(f"tf.slice: sizes[{axis}] = {size} can be negative; x is {x}")
     windows.check_window("slice", x, attrs["starts"], sizes, attrs["strides"])
-    return fresh_type("slice", sizes, x.dtype, (("x", x),))
+    cut = [
+        axis
+        for axis, (start, size) in enumerate(zip(attrs["starts"], sizes, strict=True))
+        if start != 0 or size != x.shape[axis] or attrs["strides"][axis] != 1
+    ]
+    return carried_type("slice", sizes, x.dtype, (("x", x),), kept_axes(x.rank, *cut))
 
 
 def _evaluate_slice(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
@@ -68,7 +73,8 @@ def _type_insert(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
         raise TypeRuleError(f"tf.insert_slice: dst is {dst}, update is {update}; equal ranks are needed")
     windows.require_starts("insert_slice", "offsets", attrs["offsets"], types[2:], dst.rank)
     windows.check_window("insert_slice", dst, attrs["offsets"], update.shape, (1,) * dst.rank)
-    return fresh_type("insert_slice", dst.shape, dtype, operands)
+    cut = [axis for axis in range(dst.rank) if update.shape[axis] != dst.shape[axis]]
+    return carried_type("insert_slice", dst.shape, dtype, operands, kept_axes(dst.rank, *cut))
 
 
 def _evaluate_insert(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
