@@ -1,6 +1,7 @@
 """The main job on a real checkpoint, step by step: author, prepare, load, twin, compile, check, use.
 
-Run with ``make quickstart`` (``python -m pipeline.quickstart`` in ``tests-integration``). Ends with code 1 where a check fails.
+Run with ``make quickstart``, or ``python -m pipeline.quickstart`` in ``tests-integration``. Ends with code 1 where
+a check fails.
 """
 
 from __future__ import annotations

@@ -17,15 +17,20 @@ def tokenize(sentences: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
     return batch["input_ids"], batch["attention_mask"]
 
 
+@torch.no_grad()
+def pooled(bert: BertModel, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Unit-length masked mean of ``bert``'s last hidden states, [batch, hidden]."""
+    hidden = bert(input_ids=ids, attention_mask=mask).last_hidden_state
+    weight = mask[..., None].to(hidden.dtype)
+    mean = (hidden * weight).sum(1) / weight.sum(1).clamp_min(1e-9)
+    return torch.nn.functional.normalize(mean, dim=-1)
+
+
 class Reference:
     """``reference(ids, mask)`` gives unit-length embeddings f32 [batch, 384] as the model card computes them."""
 
     def __init__(self) -> None:
         self.bert = BertModel.from_pretrained(str(checkpoint_dir()), local_files_only=True).eval()
 
-    @torch.no_grad()
     def __call__(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        hidden = self.bert(input_ids=ids, attention_mask=mask).last_hidden_state
-        weight = mask[..., None].to(hidden.dtype)
-        pooled = (hidden * weight).sum(1) / weight.sum(1).clamp_min(1e-9)
-        return torch.nn.functional.normalize(pooled, dim=-1)
+        return pooled(self.bert, ids, mask)

@@ -1,0 +1,1 @@
+"""Qwen3-style decoders: the program and its checkpoint names."""
