@@ -175,7 +175,7 @@ def _check_paths(produced: Mapping[str, Any], expect: Mapping[str, tuple[Predica
         for predicate in predicates:
             if is_exact_dtype(produced[path]) and not predicate.discrete:
                 raise ValueError(
-                    f"{path} is {produced[path].dtype}, where {predicate.name} has no meaning; compare exactly with Equal()"
+                    f"{path} is {produced[path].dtype}, not for {predicate.name}; compare exactly with Equal()"
                 )
 
 
