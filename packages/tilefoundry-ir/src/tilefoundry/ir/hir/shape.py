@@ -14,7 +14,8 @@ from tilefoundry.ir.hir.placement import carried_type, kept_axes, viewed_type
 from tilefoundry.ir.hir.rules import normalize_axes, normalize_axis, require_tensor
 from tilefoundry.ir.hir.shard_views import reshaped_layout, transposed_layout
 from tilefoundry.ir.types import Dim, TensorType, Type
-from tilefoundry.ir.types.dim import floordiv, product
+from tilefoundry.ir.types.dim import product
+from tilefoundry.ir.types.shard.divide import exact_quotient
 
 __all__ = ["OPS"]
 
@@ -37,20 +38,14 @@ def _hole(x: TensorType, known: tuple[Dim, ...], shape: tuple[Dim, ...]) -> Dim:
     """The extent that -1 stands for: the size of ``x`` over the product of the known extents."""
     left, right = Counter(x.shape), Counter(known)
     numerator = product((left - right).elements())
-    quotient = _exact_quotient(numerator, product((right - left).elements()))
+    divisor = product((right - left).elements())
+    quotient = exact_quotient(numerator, divisor) if divisor != 0 else None
     if quotient is None:
         raise TypeRuleError(
             f"tf.reshape: the -1 of {_text(shape)} cannot be worked out from {x}: "
             f"{product(known)} does not divide {x.size} in every case; write the extent out"
         )
     return quotient
-
-
-def _exact_quotient(numerator: Dim, divisor: Dim) -> Dim | None:
-    if not isinstance(divisor, int) or divisor == 0:
-        return None
-    quotient = floordiv(numerator, divisor)
-    return quotient if quotient * divisor == numerator else None
 
 
 def _text(shape: tuple[Dim, ...]) -> str:
