@@ -4,12 +4,11 @@ UV := $(shell tools/find_uv.sh)
 export UV_PROJECT_ENVIRONMENT ?= .venv
 
 PACKAGES := tilefoundry-ir tilefoundry-runtime tilefoundry-cuda strideweave-carriers
-NOGPU := -m "not gpu"
 
-.PHONY: quickstart test lint types boundaries isolation wheels docs clean setup uv
+.PHONY: quickstart test lint types boundaries isolation wheels docs clean setup uv installed
 
 setup: uv
-	$(UV) sync --locked
+	$(UV) sync --quiet --locked
 
 uv:
 	@tools/bootstrap_uv.sh
@@ -25,12 +24,13 @@ lint: setup
 	$(UV) run --no-sync ruff format --check .
 
 # The namespace is one folder only where nothing is installed editable.
-types: uv
-	UV_PROJECT_ENVIRONMENT=envs/installed $(UV) sync --locked --no-editable
+installed: uv
+	UV_PROJECT_ENVIRONMENT=envs/installed $(UV) sync --quiet --locked --no-editable $(PACKAGES:%=--reinstall-package %)
+
+types: installed
 	UV_PROJECT_ENVIRONMENT=envs/installed $(UV) run --no-sync python tools/check_types.py
 
-boundaries: uv
-	UV_PROJECT_ENVIRONMENT=envs/installed $(UV) sync --locked --no-editable
+boundaries: installed
 	UV_PROJECT_ENVIRONMENT=envs/installed $(UV) run --no-sync lint-imports
 	UV_PROJECT_ENVIRONMENT=envs/installed $(UV) run --no-sync python tools/check_doors.py
 
@@ -42,11 +42,11 @@ isolation-%: uv
 wheels: uv
 	rm -rf dist
 	$(UV) build --all-packages --out-dir dist
-	$(UV) run --no-project --isolated --with packaging python tools/check_wheels.py dist
+	UV=$(UV) $(UV) run --no-project --isolated python tools/check_wheels.py dist
 
 docs: uv
-	$(UV) sync --locked --group docs
-	$(UV) run --no-sync mkdocs build --strict
+	UV_PROJECT_ENVIRONMENT=envs/docs $(UV) sync --quiet --locked --no-editable --no-group models --group docs $(PACKAGES:%=--reinstall-package %)
+	UV_PROJECT_ENVIRONMENT=envs/docs $(UV) run --no-sync mkdocs build --strict --quiet
 
 clean:
 	rm -rf .venv envs dist site build .pytest_cache .ruff_cache .import_linter_cache

@@ -5,7 +5,9 @@ set -euo pipefail
 dist=$(cd "$1" && pwd)
 root=$(cd "$(dirname "$0")/.." && pwd)
 uv=$("$root/tools/find_uv.sh")
-cd "$(mktemp -d)"   # nothing of the checkout may be importable
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"   # nothing of the checkout may be importable
 
 declare -A doors=(
     [tilefoundry_ir]="tilefoundry tilefoundry.ir.layout tilefoundry.ir.types tilefoundry.ir.types.shard tilefoundry.dsl tilefoundry.inspection tilefoundry.target tilefoundry.verbs tilefoundry.cli"
