@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilefoundry.evaluator.dtypes import torch_dtype
+from tilefoundry.evaluator import torch_dtype
 from tilefoundry.ir.types import Dim, DimExpr, DimVar, TensorType, dim_vars, evaluate_dim
 from tilefoundry.runtime.abi import EntryABI
 

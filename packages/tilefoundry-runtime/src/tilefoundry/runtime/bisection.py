@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilefoundry.evaluator import observed_calls
-from tilefoundry.ir.core.loaded import LoadedModule
+from tilefoundry.ir.core.module import LoadedModule
 from tilefoundry.runtime.module import RuntimeModule
 from tilefoundry.runtime.predicates import Equal, Predicate
 from tilefoundry.runtime.twin import Twin

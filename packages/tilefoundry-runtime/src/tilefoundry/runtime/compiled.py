@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilefoundry.ir.core.loaded import LoadedModule
+from tilefoundry.ir.core.module import LoadedModule
 from tilefoundry.runtime.abi import EntryABI
 from tilefoundry.runtime.allocation import Allocator, explain_mismatch
 from tilefoundry.runtime.module import RuntimeModule
@@ -14,7 +14,7 @@ from tilefoundry.runtime.saved import save_linked
 if TYPE_CHECKING:
     from tilefoundry.runtime.linking import LinkedModule
 
-# torch is imported where it is first needed: importing the runtime must not load it.
+# torch and tvm_ffi are imported where they are first needed: importing the runtime must not load them.
 
 __all__ = ["BoundModule", "CompiledModule"]
 
@@ -68,9 +68,7 @@ class CompiledModule(RuntimeModule):
         for arg in args:
             if not isinstance(arg, self._tensor):
                 raise TypeError(self._not_torch(args))
-        outputs = self._allocate(args)
-        self._fn(*args, *outputs)
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return self._allocated(args, args)
 
     def bind(self, constants: LoadedModule | Mapping[str, Any]) -> BoundModule:
         """The entry with its weights filled in: a callable on activations alone.
@@ -94,18 +92,28 @@ class CompiledModule(RuntimeModule):
             raise ValueError(f"{self.name} was not loaded from a library, so there is nothing to save")
         save_linked(self._linked, directory)
 
-    def _into(self, args: tuple[Any, ...]) -> Any:
-        outputs = args[self._inputs :]
-        for param, out in zip(self.type.output_params, outputs, strict=True):
-            if getattr(out, "requires_grad", False):
-                raise ValueError(
-                    f"{self.name}: the output {param.name} requires a gradient; pass {param.name}.detach()"
-                )
+    def _allocated(self, shapes: Sequence[Any], args: Sequence[Any]) -> Any:
+        """Run on ``args`` into fresh outputs; ``shapes`` are the same inputs as torch tensors."""
+        outputs = self._allocate(shapes)
+        self._fn(*args, *outputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _into(self, args: Sequence[Any]) -> Any:
+        outputs = tuple(args[self._inputs :])
+        ours = [out for out in outputs if isinstance(out, self._tensor)]
+        for out in ours:
+            if out.requires_grad:
+                raise ValueError(self._wants_gradient(outputs))
         self._fn(*args)
-        for out in outputs:
-            if isinstance(out, self._tensor) and not out.is_inference():
-                self._bump(out)
+        counted = [out for out in ours if not out.is_inference()]
+        if counted:
+            self._bump(counted)
         return outputs[0] if len(outputs) == 1 else outputs
+
+    def _wants_gradient(self, outputs: tuple[Any, ...]) -> str:
+        pairs = zip(self.type.output_params, outputs, strict=True)
+        name = next(param.name for param, out in pairs if getattr(out, "requires_grad", False))
+        return f"{self.name}: the output {name} requires a gradient; pass {name}.detach()"
 
     def _wrong_count(self, count: int) -> str:
         given = ", ".join(p.name for p in self.type.input_params) or "none"
@@ -134,18 +142,30 @@ class BoundModule:
         self.compiled = compiled
         self.type = compiled.type
         self.constants = {path: constants[index] for index, path in compiled.type.constants}
-        self._template = [constants.get(i) for i in range(compiled.type.input_count)]
-        self._slots = [i for i in range(compiled.type.input_count) if i not in constants]
+        count = compiled.type.input_count
+        self._shapes = [constants.get(i) for i in range(count)]
+        self._args = [_converted(constants[i]) if i in constants else None for i in range(count)]
+        self._slots = [i for i in range(count) if i not in constants]
 
     def __call__(self, *acts: Any) -> Any:
-        """The entry's value; TypeError for another number of arguments."""
-        slots = self._slots
-        if len(acts) not in (len(slots), len(slots) + self.type.output_count):
-            raise TypeError(self._wrong_count(len(acts)))
-        args = self._template.copy()
+        """The entry's value.
+
+        Raises:
+            TypeError, ValueError: as ``CompiledModule.forward``.
+        """
+        slots, compiled = self._slots, self.compiled
+        given = len(acts)
+        shapes, args = self._shapes.copy(), self._args.copy()
         for slot, value in zip(slots, acts, strict=False):
-            args[slot] = value
-        return self.compiled.forward(*args, *acts[len(slots) :])
+            shapes[slot] = args[slot] = value
+        if given == len(slots):
+            for value in acts:
+                if not isinstance(value, compiled._tensor):
+                    raise TypeError(compiled._not_torch(shapes))
+            return compiled._allocated(shapes, args)
+        if given != len(slots) + self.type.output_count:
+            raise TypeError(self._wrong_count(given))
+        return compiled._into([*args, *acts[len(slots) :]])
 
     def _wrong_count(self, count: int) -> str:
         names = ", ".join(p.name for p in self.type.activation_params) or "none"
@@ -156,6 +176,13 @@ class BoundModule:
 
     def __repr__(self) -> str:
         return f"BoundModule({self.type.name!r}; {len(self.constants)} weights)"
+
+
+def _converted(tensor: Any) -> Any:
+    """``tensor`` as the foreign function interface passes it, so that no call has to convert it again."""
+    import tvm_ffi
+
+    return tvm_ffi.from_dlpack(tensor.detach())
 
 
 def _gathered(type: EntryABI, constants: LoadedModule | Mapping[str, Any]) -> dict[int, Any]:
@@ -180,6 +207,8 @@ def _check_constants(type: EntryABI, found: Mapping[int, Any]) -> None:
     where: dict[Any, str] = {}
     for index, tensor in found.items():
         param = type.params[index]
+        if not hasattr(tensor, "is_contiguous"):
+            raise TypeError(f"{type.name}: the weight {param.name} must be a torch.Tensor, got {tensor!r}")
         explain_mismatch(EntryABI(type.name, (param,)), (tensor,))
         if not tensor.is_contiguous():
             raise ValueError(

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilefoundry.ir.core.expr import Var
-from tilefoundry.ir.core.runners import check_activation_count
-from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.twins import check_activation_count
 from tilefoundry.runtime.function import RuntimeFunction
 
 if TYPE_CHECKING:
@@ -37,10 +36,8 @@ class Signature:
 
 def signature_of(function: AnyFunction) -> Signature:
     """The inputs of ``function``; a kernel returns its value, so outputs of a ``@prim_func`` are left out."""
-    params = function.params
-    if isinstance(function, PrimFunction):
-        params = params[: len(params) - function.output_count]
-    return Signature(function.name, params)
+    outputs = getattr(function, "output_count", 0)
+    return Signature(function.name, function.params[: len(function.params) - outputs])
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tilefoundry.ir.core.forward import run_forward
-from tilefoundry.ir.core.loading import WeightSlot, read_slots, weight_slots
+from tilefoundry.ir.twins import WeightSlot, read_slots, run_forward, weight_slots
 from tilefoundry.runtime.correspondence import structure_difference
 from tilefoundry.runtime.kernel import BoundKernel, KernelPlan, bound_weights, signature_of
 from tilefoundry.runtime.module import RuntimeModule
