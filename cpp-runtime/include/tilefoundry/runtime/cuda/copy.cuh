@@ -151,6 +151,12 @@ CUTE_HOST_DEVICE void copy(ST const& src, ShardTensor<T, GL, SL>& dst) {
   }
 }
 
+/// Copy between two plain tensors of equal size, in CuTe's order. Each calling thread copies its own operands.
+template <class SrcEngine, class SrcLayout, class DstEngine, class DstLayout>
+CUTE_HOST_DEVICE void copy(cute::Tensor<SrcEngine, SrcLayout> const& src, cute::Tensor<DstEngine, DstLayout>& dst) {
+  detail::copy_views(detail::plain_view(src), detail::plain_view(dst));
+}
+
 /// Copy between two shardings of one value in which each instance owns the same part (memory space and strides may
 /// differ). Changing the ownership goes through a plain tensor and a barrier.
 template <class T, class GL, class SL, class U, class HL, class TL>

@@ -4,6 +4,11 @@
 
 #include <tilefoundry/runtime/cuda/features.cuh>
 
+#ifdef TILEFOUNDRY_USE_CUTE
+#include <cute/tensor.hpp>
+#endif
+#include <cute/algorithm/fill.hpp>
+
 #include <tilefoundry/runtime/cuda/copy.cuh>
 #include <tilefoundry/runtime/cuda/dtype.cuh>
 #include <tilefoundry/runtime/cuda/local.cuh>

@@ -19,6 +19,11 @@ inline constexpr bool is_level = T == TopologyScope::cta || T == TopologyScope::
 
 template <TopologyScope T>
 inline constexpr bool unmocked = false;
+
+/// T, made to depend on other template parameters: headers ask for a level's extent through this, so that nothing
+/// is instantiated before generated code has specialised `program_shape`.
+template <TopologyScope T, class...>
+inline constexpr TopologyScope level_in = T;
 }  // namespace detail
 
 /// Shape of level T. Generated code specialises it with a static cute shape for every level whose extent it knows,

@@ -147,7 +147,7 @@ struct ThreadPlan {
   /// Threads of the block, as the mesh sees them; 1 for a mesh without a thread level.
   static __device__ constexpr int threads() {
     if constexpr (level_of(TopologyScope::thread) >= 0) {
-      using Dim = decltype(program_dim<TopologyScope::thread>());
+      using Dim = decltype(program_dim<core::level_in<TopologyScope::thread, SL>>());
       static_assert(cute::is_static<Dim>::value, "ops::reduce: the number of threads in a block must be static");
       return int(Dim::value);
     } else {

@@ -1,0 +1,89 @@
+/// \file matmul.cuh
+/// `ops::matmul`: the one entry; the tier follows from element types, the block's size and the architecture.
+#pragma once
+
+#include <tilefoundry/runtime/cuda/ops/matmul_mma.cuh>
+#include <tilefoundry/runtime/cuda/ops/matmul_simt.cuh>
+#include <tilefoundry/runtime/cuda/ops/matmul_wgmma.cuh>
+
+namespace tilefoundry {
+namespace ops {
+namespace matmul_impl {
+
+template <class T>
+inline constexpr bool is_fp8 = stdx::is_same_v<T, fp8e4m3> || stdx::is_same_v<T, fp8e5m2>;
+template <class T>
+inline constexpr bool is_16bit_float = stdx::is_same_v<T, f16> || stdx::is_same_v<T, bf16>;
+
+/// The 16-bit type in which both operands are exact, or void. fp8 goes through f16, whose products accumulate in
+/// true float; Hopper's own fp8 instructions keep fewer bits than that in their sums.
+template <class A, class B>
+struct stage_type {
+  static constexpr bool equal = is_16bit_float<A> && stdx::is_same_v<A, B>;
+  using type = stdx::conditional_t<
+      equal || (is_16bit_float<A> && is_fp8<B>), A,
+      stdx::conditional_t<is_fp8<A> && is_16bit_float<B>, B, stdx::conditional_t<is_fp8<A> && is_fp8<B>, f16, void>>>;
+};
+
+__device__ constexpr bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
+
+/// Tier for element types A, B in a block of `Threads`.
+template <class A, class B, int Threads, class S = typename stage_type<A, B>::type>
+__device__ constexpr auto select_tier() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  constexpr bool has_wgmma = true;
+#else
+  constexpr bool has_wgmma = false;
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  constexpr bool has_mma = true;
+#else
+  constexpr bool has_mma = false;
+#endif
+  if constexpr (!stdx::is_void_v<S> && has_wgmma && (Threads == 128 || Threads == 256 || Threads == 512)) {
+    return WgmmaTier<S, Threads>{};
+  } else if constexpr (!stdx::is_void_v<S> && has_mma && is_power_of_two(Threads) && Threads >= 32 && Threads <= 512) {
+    return MmaTier<S, Threads>{};
+  } else {
+    return SimtTier<A, B, Threads>{};
+  }
+}
+
+template <class T>
+using element_t = stdx::remove_cv_t<typename decltype(core::plain_view(stdx::declval<T const&>()))::value_type>;
+
+template <class Caller>
+__device__ constexpr int static_threads() {
+  using Dim = decltype(program_dim<core::level_in<TopologyScope::thread, Caller>>());
+  static_assert(cute::is_static<Dim>::value, "ops::matmul: the number of threads in a block must be static");
+  return Dim::value;
+}
+
+}  // namespace matmul_impl
+
+/// Shared memory that `matmul` with operands of types A and B needs in a block of `Threads`, aligned to 1024 bytes;
+/// at most 48 KiB.
+template <class A, class B, int Threads>
+__device__ constexpr int matmul_workspace_bytes() {
+  using Tier = decltype(matmul_impl::select_tier<matmul_impl::element_t<A>, matmul_impl::element_t<B>, Threads>());
+  return Tier::bytes;
+}
+
+/// d(m, n) = epilogue of sum over k of a(m, k) b(k, n), with a leading batch mode or without.
+///
+/// All threads of all blocks call; the blocks share the output tiles out among themselves, whatever their number.
+/// `workspace`: `matmul_workspace_bytes<A, B, Threads>()` bytes of shared memory at a multiple of 1024, used between
+/// block barriers. Operands in gmem, any strides; a static stride of 1 along k or along the rows, 16-byte aligned,
+/// takes the fast loads. Sums are float (double for double, 64-bit for integers), in a fixed order. The epilogue is
+/// called once for each element of d, `epilogue(d, m, n, sum)`, by the thread that holds its sum; the default
+/// rounds it into d. Results are visible to other blocks after a grid barrier or the end of the kernel.
+template <class A, class B, class D, class Epilogue = store_result>
+__device__ void matmul(A const& a, B const& b, D& d, void* workspace, Epilogue const& epilogue = {}) {
+  constexpr int threads = matmul_impl::static_threads<D>();
+  using Tier = decltype(matmul_impl::select_tier<matmul_impl::element_t<A>, matmul_impl::element_t<B>, threads>());
+  Tier::run(::tilefoundry::detail::plain_view(a), ::tilefoundry::detail::plain_view(b),
+            ::tilefoundry::detail::plain_view(d), workspace, epilogue);
+}
+
+}  // namespace ops
+}  // namespace tilefoundry

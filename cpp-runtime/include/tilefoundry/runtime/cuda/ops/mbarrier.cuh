@@ -1,0 +1,85 @@
+/// \file mbarrier.cuh
+/// Shared-memory barriers that count arrivals and bytes (sm_90), and the two-sided ring over them.
+#pragma once
+
+#include <tilefoundry/runtime/cuda/traits.cuh>
+
+namespace tilefoundry {
+namespace ops {
+
+/// One barrier in shared memory, 8 bytes. One thread initialises it; a `barrier_init_fence` and a block barrier
+/// come before its first use. Phases alternate 0, 1, 0, ...; `wait(p)` returns once phase p has completed.
+struct alignas(8) mbarrier {
+  uint64_t word;
+
+  __device__ unsigned address() { return static_cast<unsigned>(__cvta_generic_to_shared(&word)); }
+
+  /// Expect `arrivals` arrivals per phase.
+  __device__ void init(unsigned arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
+  }
+  /// One arrival; writes before it are visible to those who wait.
+  __device__ void arrive() {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
+  }
+  /// One arrival that also makes the phase wait for `bytes` bytes of bulk copies.
+  __device__ void arrive_expect(unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
+  }
+  /// Whether phase `parity` has completed; may suspend the thread for a while.
+  __device__ bool try_wait(unsigned parity) {
+    unsigned done;
+    asm volatile(
+        "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+        : "=r"(done)
+        : "r"(address()), "r"(parity)
+        : "memory");
+    return done != 0;
+  }
+  /// Block the calling thread until phase `parity` has completed.
+  __device__ void wait(unsigned parity) {
+    while (!try_wait(parity)) {
+    }
+  }
+};
+
+/// Make initialised barriers visible to bulk copies; by the initialising thread, before the block barrier.
+__device__ inline void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+/// A ring of `Stages` slots between one producing thread and `consumers` consuming arrivals.
+///
+/// Storage (`slots`) lies in shared memory and is initialised by one thread with `init`, then `barrier_init_fence`
+/// and a block barrier. Each side walks with its own `position`, starting at 0.
+template <int Stages>
+struct ring {
+  static_assert(Stages >= 1, "ops::ring: at least one stage");
+
+  struct storage {
+    mbarrier full[Stages], empty[Stages];
+  };
+  storage& slots;
+
+  __device__ static int slot(unsigned position) { return static_cast<int>(position % Stages); }
+  __device__ static unsigned parity(unsigned position) { return position / Stages & 1u; }
+
+  __device__ void init(unsigned consumers) {
+    for (int i = 0; i < Stages; ++i) {
+      slots.full[i].init(1);
+      slots.empty[i].init(consumers);
+    }
+  }
+  /// Producer: wait until the slot is free, then announce `bytes`; returns the barrier to hand to the copies.
+  __device__ mbarrier& acquire(unsigned position, unsigned bytes) {
+    // The first round finds every slot free: a wait for the opposite phase of a fresh barrier passes.
+    slots.empty[slot(position)].wait(parity(position) ^ 1u);
+    slots.full[slot(position)].arrive_expect(bytes);
+    return slots.full[slot(position)];
+  }
+  /// Consumer: wait until the slot's bytes have arrived.
+  __device__ void wait(unsigned position) { slots.full[slot(position)].wait(parity(position)); }
+  /// Consumer: give the slot back.
+  __device__ void release(unsigned position) { slots.empty[slot(position)].arrive(); }
+};
+
+}  // namespace ops
+}  // namespace tilefoundry

@@ -1,0 +1,239 @@
+/// \file arguments.h
+/// Checks of an entry's arguments against its declaration, before anything runs.
+///
+/// Generated code states the declaration in tables. Every message names entry, parameter, expected and actual.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <tvm/ffi/c_api.h>
+
+#include <tilefoundry/runtime/host/failure.h>
+
+namespace tilefoundry {
+namespace host {
+
+/// A declared parameter. `dims` points at `rank` codes: a static extent, -1 - v for DimVar v alone, or
+/// `computed_extent` for an expression, which generated code checks itself.
+struct Param {
+  const char* name;
+  const char* type;
+  std::uint8_t code;
+  std::uint8_t bits;
+  int rank;
+  const std::int64_t* dims;
+};
+
+/// An extent that only the call decides, with its half-open range.
+struct Variable {
+  const char* name;
+  std::int64_t low, high;
+};
+
+inline constexpr std::int64_t computed_extent = INT64_MIN;
+
+/// What an entry declares. Outputs are the trailing parameters; `inplace` holds (output, input) pairs that a
+/// caller may pass as one tensor.
+struct Declaration {
+  const char* name;
+  const Param* params;
+  int count;
+  int outputs;
+  const Variable* variables;
+  int variable_count;
+  const int (*inplace)[2];
+  int inplace_count;
+  int device_type;
+};
+
+/// The checked arguments: data pointers and the values of the DimVars.
+struct Bound {
+  void** data;
+  DLTensor const** tensors;
+  std::int64_t* extents;
+};
+
+inline std::string shape_text(std::int64_t const* values, int rank) {
+  std::string out = "(";
+  for (int i = 0; i < rank; ++i) out += (i ? ", " : "") + std::to_string(values[i]);
+  return out + (rank == 1 ? ",)" : ")");
+}
+
+inline std::string dtype_text(DLDataType dtype) {
+  const char* name = "type";
+  switch (dtype.code) {
+    case kDLInt: name = "i"; break;
+    case kDLUInt: name = "u"; break;
+    case kDLFloat: name = "f"; break;
+    case kDLBfloat: name = "bf"; break;
+    case kDLBool: return "bool";
+    case kDLComplex: name = "complex"; break;
+    case kDLFloat8_e4m3fn: return "fp8e4m3";
+    case kDLFloat8_e5m2: return "fp8e5m2";
+    case kDLFloat8_e8m0fnu: return "f8e8m0";
+    case kDLFloat4_e2m1fn: return "f4e2m1";
+    default: return "type code " + std::to_string(dtype.code) + " of " + std::to_string(dtype.bits) + " bits";
+  }
+  return name + std::to_string(dtype.bits);
+}
+
+inline const char* device_text(int type) {
+  switch (type) {
+    case kDLCPU: return "cpu";
+    case kDLCUDA: return "cuda";
+    case kDLCUDAHost: return "cuda-pinned host memory";
+    case kDLMetal: return "metal";
+    case kDLROCM: return "rocm";
+    default: return "another device";
+  }
+}
+
+namespace detail {
+
+inline std::string subject(Declaration const& entry, int i) {
+  return std::string(entry.name) + ": " + entry.params[i].name;
+}
+
+inline DLTensor const* tensor_of(Declaration const& entry, TVMFFIAny const& arg, int i) {
+  if (arg.type_index == kTVMFFIDLTensorPtr) return static_cast<DLTensor const*>(arg.v_ptr);
+  if (arg.type_index == kTVMFFITensor) return TVMFFITensorGetDLTensorPtr(arg.v_obj);
+  const char* got = arg.type_index == kTVMFFINone    ? "None"
+                    : arg.type_index == kTVMFFIInt   ? "an int"
+                    : arg.type_index == kTVMFFIBool  ? "a bool"
+                    : arg.type_index == kTVMFFIFloat ? "a float"
+                                                     : "something else";
+  fail("TypeError", subject(entry, i) + " must be a tensor " + entry.params[i].type + ", got " + got);
+}
+
+inline void check_kind(Declaration const& entry, DLTensor const& t, int i) {
+  Param const& p = entry.params[i];
+  if (t.dtype.code != p.code || t.dtype.bits != p.bits || t.dtype.lanes != 1)
+    fail("ValueError", subject(entry, i) + " is " + dtype_text(t.dtype) + ", declared " + p.type +
+                           "; convert it with .to()");
+  if (t.ndim != p.rank)
+    fail("ValueError", subject(entry, i) + " has shape " + shape_text(t.shape, t.ndim) + " of rank " +
+                           std::to_string(t.ndim) + ", declared " + p.type + " of rank " + std::to_string(p.rank));
+  const int device = t.device.device_type;
+  const bool host_memory = entry.device_type == kDLCPU && (device == kDLCUDAHost || device == kDLROCMHost);
+  if (device != entry.device_type && !host_memory)
+    fail("ValueError", subject(entry, i) + " is on " + device_text(device) + ", but " + entry.name +
+                           " is compiled for " + device_text(entry.device_type) + "; move it with .to()");
+}
+
+[[noreturn]] inline void wrong_extent(Declaration const& entry, DLTensor const& t, int i, int axis,
+                                      std::string const& expected) {
+  fail("ValueError", subject(entry, i) + " has shape " + shape_text(t.shape, t.ndim) + ", declared " +
+                         entry.params[i].type + ": axis " + std::to_string(axis) + " is " +
+                         std::to_string(t.shape[axis]) + ", expected " + expected);
+}
+
+inline void bind_extent(Declaration const& entry, DLTensor const& t, int i, int axis, Bound const& bound,
+                        int* bound_by) {
+  const std::int64_t code = entry.params[i].dims[axis], extent = t.shape[axis];
+  if (code == computed_extent) return;
+  if (code >= 0) {
+    if (extent != code) wrong_extent(entry, t, i, axis, std::to_string(code));
+    return;
+  }
+  const int v = static_cast<int>(-1 - code);
+  Variable const& var = entry.variables[v];
+  if (bound_by[v] < 0) {
+    if (extent < var.low || extent >= var.high)
+      fail("ValueError", subject(entry, i) + " gives " + var.name + " = " + std::to_string(extent) +
+                             ", outside its range [" + std::to_string(var.low) + ", " + std::to_string(var.high) + ")");
+    bound_by[v] = i;
+    bound.extents[v] = extent;
+  } else if (bound.extents[v] != extent) {
+    fail("ValueError", subject(entry, i) + " gives " + var.name + " = " + std::to_string(extent) + ", but " +
+                           entry.params[bound_by[v]].name + " gave " + std::to_string(bound.extents[v]));
+  }
+}
+
+inline bool is_empty(DLTensor const& t) {
+  for (int d = 0; d < t.ndim; ++d)
+    if (t.shape[d] == 0) return true;
+  return false;
+}
+
+inline void check_contiguous(Declaration const& entry, DLTensor const& t, int i) {
+  if (t.strides == nullptr || is_empty(t)) return;
+  std::int64_t step = 1;
+  for (int d = t.ndim - 1; d >= 0; --d) {
+    if (t.shape[d] != 1 && t.strides[d] != step) {
+      const bool output = i >= entry.count - entry.outputs;
+      fail("ValueError", subject(entry, i) + " has strides " + shape_text(t.strides, t.ndim) + " for shape " +
+                             shape_text(t.shape, t.ndim) + "; a contiguous tensor is needed" +
+                             (output ? " as output" : std::string(": pass ") + entry.params[i].name + ".contiguous()"));
+    }
+    step *= t.shape[d];
+  }
+}
+
+inline std::int64_t byte_size(DLTensor const& t) {
+  std::int64_t n = (t.dtype.bits * t.dtype.lanes + 7) / 8;
+  for (int d = 0; d < t.ndim; ++d) n *= t.shape[d];
+  return n;
+}
+
+inline bool may_share(Declaration const& entry, int output, int input) {
+  for (int k = 0; k < entry.inplace_count; ++k)
+    if (entry.inplace[k][0] == output && entry.inplace[k][1] == input) return true;
+  return false;
+}
+
+inline void check_overlap(Declaration const& entry, Bound const& bound) {
+  const int first = entry.count - entry.outputs;
+  for (int o = first; o < entry.count; ++o) {
+    char const* begin = static_cast<char const*>(bound.data[o]);
+    char const* end = begin + byte_size(*bound.tensors[o]);
+    for (int i = 0; i < o; ++i) {
+      char const* other = static_cast<char const*>(bound.data[i]);
+      char const* other_end = other + byte_size(*bound.tensors[i]);
+      if (begin >= other_end || other >= end || begin == end || other == other_end) continue;
+      if (begin == other && end == other_end && i < first && may_share(entry, o - first, i)) continue;
+      fail("ValueError", subject(entry, o) + " overlaps the memory of " + entry.params[i].name +
+                             "; pass an output of its own");
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Check all arguments and fill `bound`. Extents that are expressions are left to the caller.
+/// \param bound_by scratch, one per DimVar.
+inline void bind_arguments(Declaration const& entry, TVMFFIAny const* args, int count, Bound const& bound,
+                           int* bound_by) {
+  if (count != entry.count) {
+    std::string names;
+    for (int i = 0; i < entry.count; ++i) names += (i ? ", " : "") + std::string(entry.params[i].name);
+    fail("TypeError", std::string(entry.name) + " takes " + std::to_string(entry.count) + " tensors (" + names +
+                          "), got " + std::to_string(count));
+  }
+  for (int v = 0; v < entry.variable_count; ++v) bound_by[v] = -1;
+  for (int i = 0; i < entry.count; ++i) {
+    DLTensor const* t = detail::tensor_of(entry, args[i], i);
+    detail::check_kind(entry, *t, i);
+    for (int axis = 0; axis < t->ndim; ++axis) detail::bind_extent(entry, *t, i, axis, bound, bound_by);
+    detail::check_contiguous(entry, *t, i);
+    bound.tensors[i] = t;
+    bound.data[i] = static_cast<char*>(t->data) + t->byte_offset;
+  }
+  detail::check_overlap(entry, bound);
+}
+
+/// An extent that is an expression of the DimVars, against its value.
+inline void check_extent(Declaration const& entry, Bound const& bound, int param, int axis, std::int64_t expected) {
+  DLTensor const& t = *bound.tensors[param];
+  if (t.shape[axis] != expected) detail::wrong_extent(entry, t, param, axis, std::to_string(expected));
+}
+
+/// Whether every output is empty, so that there is nothing to do.
+inline bool nothing_to_write(Declaration const& entry, Bound const& bound) {
+  for (int i = entry.count - entry.outputs; i < entry.count; ++i)
+    if (!detail::is_empty(*bound.tensors[i])) return false;
+  return true;
+}
+
+}  // namespace host
+}  // namespace tilefoundry
