@@ -40,6 +40,7 @@ class BodyText:
         self._header = header
         self._spelled: dict[str, str] = {}
         self._callees: dict[str, str] = {}
+        self._value_names: set[str] = set()
 
     def lines(self, params: Sequence[Var], body: Block, result: Type) -> list[str]:
         """The body's statements and its ``return``, without indentation.
@@ -47,6 +48,10 @@ class BodyText:
         Raises ValueError where a parameter has the name of something that the body calls.
         """
         self._spelled = {param.name: param.name for param in params}
+        self._value_names = set(self._spelled)
+        for stmt in walk_stmts(body.stmts):
+            if not isinstance(stmt, MeshScope):
+                self._value_names |= bound_names(stmt)
         out = [*self._callee_aliases(params, body), *self._block(body.stmts)]
         values = [self._atom(atom) for atom in body.results]
         if isinstance(result, TupleType) and len(values) == 1:
@@ -55,10 +60,9 @@ class BodyText:
 
     def _callee_aliases(self, params: Sequence[Var], body: Block) -> list[str]:
         """Other names, kept at the start, for what the body calls and then binds a value over."""
-        bound: set[str] = set()
+        bound = self._value_names | {s.name for s in walk_stmts(body.stmts) if isinstance(s, MeshScope)}
         called: dict[str, None] = {}
         for stmt in walk_stmts(body.stmts):
-            bound |= bound_names(stmt)
             if isinstance(stmt, Bind) and isinstance(stmt.value, FunctionCall):
                 called[stmt.value.path[0]] = None
         hidden = [param.name for param in params if param.name in called]
@@ -84,7 +88,12 @@ class BodyText:
     def _scope(self, scope: MeshScope) -> list[str]:
         kept = self._kept_from(scope.name)
         head = f"with {value_text(scope.mesh, self._header)} as {scope.name}:"
+        named = scope.name not in self._value_names
+        if named:
+            self._header.push_scope(scope.name, scope.mesh)
         inner = self._block(scope.stmts) or ["pass"]
+        if named:
+            self._header.pop_scope()
         return [*kept, head, *(INDENT + line for line in inner)]
 
     def _kept_from(self, name: str) -> list[str]:

@@ -10,15 +10,15 @@ from tilefoundry.inspection.values import type_text, value_text
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.hir.function import Function
 
-__all__ = ["decorator_text", "function_lines"]
+__all__ = ["decorator_lines", "function_lines"]
 
 WIDTH = 100
 
 
 def function_lines(function: Function, header: Header) -> list[str]:
     """The lines of ``function``, unindented: the ``def``, then one ``def`` per converter and per variant."""
-    head = decorator_text("func", header, topologies=function.topologies, target=function.target)
-    lines = [head, *_def_lines(function, header)]
+    head = decorator_lines("func", header, topologies=function.topologies, target=function.target)
+    lines = [*head, *_def_lines(function, header)]
     for weight, converter in function.converters.items():
         lines += ["", f'@{function.name}.converter("{weight}")', *_def_lines(converter, header)]
     for variant in function.variants:
@@ -27,10 +27,14 @@ def function_lines(function: Function, header: Header) -> list[str]:
     return lines
 
 
-def decorator_text(name: str, header: Header, **given: object) -> str:
+def decorator_lines(name: str, header: Header, **given: object) -> list[str]:
     """``@name`` or ``@name(key=value, ...)`` with the values that are not None."""
     parts = [f"{key}={value_text(value, header)}" for key, value in given.items() if value is not None]
-    return f"@{header.name(name, 'tilefoundry')}" + (f"({', '.join(parts)})" if parts else "")
+    head = f"@{header.name(name, 'tilefoundry')}"
+    if not parts:
+        return [head]
+    line = f"{head}({', '.join(parts)})"
+    return [line] if len(line) <= WIDTH else [f"{head}(", *(f"{INDENT}{part}," for part in parts), ")"]
 
 
 def _def_lines(function: Function, header: Header) -> list[str]:

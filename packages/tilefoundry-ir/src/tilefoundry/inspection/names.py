@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from tilefoundry.ir.types import DimVar
 
@@ -28,6 +29,7 @@ class Header:
         self._assigned: dict[str, str] = {}
         self._required: set[str] = set()
         self._indices: dict[str, str] = {}
+        self._scopes: list[tuple[str, Any]] = []
 
     def name(self, symbol: str, module: str = _DSL) -> str:
         """How the script spells ``module.symbol``; imports it."""
@@ -62,6 +64,23 @@ class Header:
     def pop_index(self, name: str) -> None:
         """Leave the loop."""
         del self._indices[name]
+
+    def push_scope(self, name: str, mesh: Any) -> None:
+        """Enter ``with mesh as name``."""
+        self._scopes.append((name, mesh))
+
+    def pop_scope(self) -> None:
+        """Leave the innermost mesh scope."""
+        self._scopes.pop()
+
+    def scope_of(self, mesh: Any) -> str | None:
+        """The name of the innermost open scope of an equal mesh that no scope inside it hides."""
+        hidden: set[str] = set()
+        for name, opened in reversed(self._scopes):
+            if name not in hidden and opened == mesh:
+                return name
+            hidden.add(name)
+        return None
 
     def fresh(self, wanted: str) -> str:
         """A name that nothing in the program has, as close to ``wanted`` as possible."""

@@ -85,10 +85,7 @@ class SameDefinition:
         if isinstance(a, MeshScope):
             return (a.name, a.mesh) == (b.name, b.mesh) and self._stmts(a.stmts, b.stmts)
         assert isinstance(a, For)
-        head = (a.kind, a.index, a.start, a.stop, a.step, a.carries, a.over)
-        return head == (b.kind, b.index, b.start, b.stop, b.step, b.carries, b.over) and self._bodies(
-            a.body, b.body
-        )
+        return _loop_head(a) == _loop_head(b) and self._bodies(a.body, b.body)
 
     def _value(self, a: Any, b: Any) -> bool:
         if a is b:
@@ -96,3 +93,7 @@ class SameDefinition:
         if isinstance(a, FunctionCall) and isinstance(b, FunctionCall):
             return (a.path, a.args, a.type) == (b.path, b.args, b.type) and self.functions(a.callee, b.callee)
         return a == b
+
+
+def _loop_head(loop: For) -> tuple[Any, ...]:
+    return (loop.kind, loop.index, loop.start, loop.stop, loop.step, loop.carries, loop.over, loop.window)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilefoundry.inspection.body_text import INDENT
-from tilefoundry.inspection.function_text import decorator_text, function_lines
+from tilefoundry.inspection.function_text import decorator_lines, function_lines
 from tilefoundry.inspection.method_text import method_lines
 from tilefoundry.inspection.names import Header
 from tilefoundry.inspection.reach import function_calls, names_of
@@ -79,7 +79,7 @@ class _Script:
         return not isinstance(a, Module) and not isinstance(b, Module) and self._same.functions(a, b)
 
     def _module_lines(self, module: Module, outer: list[Scope]) -> list[str]:
-        head = decorator_text(
+        head = decorator_lines(
             "module",
             self._header,
             entry=module.entry,
@@ -94,7 +94,7 @@ class _Script:
             scope[function.name] = function
         if self._methods:
             members += [method_lines(module.name, n, m, self._header) for n, m in module.methods.items()]
-        return [head, f"class {module.name}:", *_members(members)]
+        return [*head, f"class {module.name}:", *_members(members)]
 
     def _children(self, module: Module, scope: Scope, outer: list[Scope]) -> list[list[str]]:
         out: list[list[str]] = []

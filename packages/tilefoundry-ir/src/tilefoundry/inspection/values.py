@@ -33,6 +33,8 @@ def dim_text(dim: Dim, header: Header) -> str:
         return header.dim(dim)
     if not isinstance(dim, DimExpr):
         return repr(dim)
+    if len(dim.terms) == 1 and dim.terms[0][1] == 1 and len(dim.terms[0][0]) == 1:
+        return _factor_text(dim.terms[0][0][0], header).removeprefix("(").removesuffix(")")
     text = ""
     for monomial, coefficient in dim.terms:
         text += _term_text(monomial, coefficient, header, first=not text)
@@ -72,7 +74,7 @@ def type_text(type_: Type, header: Header, constructor: str = "Tensor") -> str:
 
 
 def value_text(value: Any, header: Header) -> str:
-    """An attribute's value as an expression.
+    """An attribute's value as an expression; a mesh whose scope is open goes by the scope's name.
 
     Raises:
         TypeError: a value of a class that has no text; the message names it.
@@ -80,6 +82,9 @@ def value_text(value: Any, header: Header) -> str:
     for kind, write in _WRITERS:
         if isinstance(value, kind):
             return write(value, header)
+    open_scope = header.scope_of(value)
+    if open_scope is not None:
+        return open_scope
     if hasattr(value, "script_text"):
         return value.script_text(header.name, lambda inner: value_text(inner, header))
     if is_dataclass(value) and not isinstance(value, type):
@@ -89,10 +94,14 @@ def value_text(value: Any, header: Header) -> str:
 
 def _record_text(value: Any, header: Header) -> str:
     kind = type(value)
-    parts = [
-        f"{f.name}={value_text(getattr(value, f.name), header)}" for f in fields(value) if _shows(value, f)
-    ]
+    parts = [_field_text(value, f, header) for f in fields(value) if _shows(value, f)]
     return f"{header.name(kind.__name__, _door(kind))}({', '.join(parts)})"
+
+
+def _field_text(value: Any, field: Field[Any], header: Header) -> str:
+    text = value_text(getattr(value, field.name), header)
+    required = field.default is MISSING and field.default_factory is MISSING and not field.kw_only
+    return text if required else f"{field.name}={text}"
 
 
 def _shows(value: Any, field: Field[Any]) -> bool:

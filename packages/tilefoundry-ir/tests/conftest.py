@@ -1,0 +1,6 @@
+"""Makes the program generator beside this file importable for the tests below."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
