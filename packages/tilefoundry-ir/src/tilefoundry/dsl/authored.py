@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, FunctionType
 from typing import Any
 
 from tilefoundry.dsl.reader import Reading, read_definition
 from tilefoundry.dsl.scope import Enclosure, enclosure_of
-from tilefoundry.dsl.source import brief_errors
+from tilefoundry.dsl.source import briefly
 from tilefoundry.ir.core.pattern import DimVarRangePat
 from tilefoundry.ir.errors import DslError
 from tilefoundry.ir.hir.function import Function, Variant
@@ -65,9 +66,9 @@ class AuthoredFunction(Function):
         """
 
         def register(function: FunctionType) -> Any:
-            with brief_errors():
-                reading = self._read(function, sys._getframe(1))
-                _add(reading, lambda: self._add_converter(weight, reading))
+            frame = sys._getframe(1)
+            reading = briefly(lambda: self._read(function, frame))
+            briefly(lambda: self._add_converter(weight, reading))
             return self._bound_to(function, f"the converter of {self.name}.{weight}")
 
         return register
@@ -82,10 +83,9 @@ class AuthoredFunction(Function):
         """
 
         def register(function: FunctionType) -> Any:
-            with brief_errors():
-                reading = self._read(function, sys._getframe(1))
-                _add(reading, lambda: self._check_variant(reading, pattern))
-                _add(reading, lambda: self.add_variant(Variant(pattern, _plain(reading, self.name))))
+            frame = sys._getframe(1)
+            reading = briefly(lambda: self._read(function, frame))
+            briefly(lambda: self._add_variant(reading, pattern))
             return self._bound_to(function, f"a variant of {self.name}")
 
         return register
@@ -102,13 +102,21 @@ class AuthoredFunction(Function):
         return read_definition(function, enclosure_of(function, frame), self.topologies_in_force)
 
     def _add_converter(self, weight: str, reading: Reading) -> None:
-        for param in reading.params:
-            if param.is_const:
-                raise TypeError(f"{param.name} is a checkpoint tensor, so declare it Tensor, not ConstTensor")
-        if reading.body is None:
-            raise ValueError(f"the converter of {self.name}.{weight} needs a body")
-        self.add_converter(weight, _plain(reading, reading.name))
+        with _pointing_at(reading):
+            for param in reading.params:
+                if param.is_const:
+                    raise TypeError(
+                        f"{param.name} is a checkpoint tensor, so declare it Tensor, not ConstTensor"
+                    )
+            if reading.body is None:
+                raise ValueError(f"the converter of {self.name}.{weight} needs a body")
+            self.add_converter(weight, _plain(reading, reading.name))
         self.converter_sources[weight] = reading
+
+    def _add_variant(self, reading: Reading, pattern: DimVarRangePat) -> None:
+        with _pointing_at(reading):
+            self._check_variant(reading, pattern)
+            self.add_variant(Variant(pattern, _plain(reading, self.name)))
 
     def _bound_to(self, function: FunctionType, text: str) -> Any:
         """What the def's name is bound to: the function itself where it bears its name, else a label."""
@@ -174,9 +182,11 @@ def _plain(reading: Reading, name: str) -> Function:
     return Function(name, reading.params, reading.result, reading.body)
 
 
-def _add(reading: Reading, action: Callable[[], None]) -> None:
+@contextmanager
+def _pointing_at(reading: Reading) -> Iterator[None]:
+    """Turn a refusal into a DslError at the definition that was refused."""
     try:
-        action()
+        yield
     except DslError:
         raise
     except (TypeError, ValueError) as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tilefoundry.dsl.children import ChildRef, FunctionRef, entry_of
 from tilefoundry.dsl.context import BodyContext, describe, is_value
+from tilefoundry.dsl.expressions import is_tuple_value
 from tilefoundry.dsl.function_calls import call_function
 from tilefoundry.dsl.ops import OpRef, bind_op
 from tilefoundry.dsl.ranges import make_range
@@ -65,6 +66,8 @@ def _call_python(
         raise ctx.error(node, f"{callee.name} is a @prim_func; only a @prim_func launches it")
     if is_value(callee) or not callable(callee):
         raise ctx.error(node.func, f"{describe(callee)} cannot be called")
+    if callee in _CONTAINER_CALLS:
+        args = [static_items(ctx, node, arg) if is_tuple_value(arg) else arg for arg in args]
     given = [*args, *kwargs.values()]
     if any(is_value(v) for v in given) or (callee not in _CONTAINER_CALLS and any(map(_holds_value, given))):
         name = getattr(callee, "__name__", describe(callee))

@@ -112,7 +112,10 @@ def bind_target(ctx: BodyContext, target: ast.expr, value: Any) -> None:
 
 
 def unpack(ctx: BodyContext, node: ast.expr, value: Any, count: int) -> list[Any]:
-    """The ``count`` parts of a tuple value or a Python sequence."""
+    """The ``count`` parts of a tuple value or a Python sequence, for the targets that ``node`` lists."""
+    for inner in getattr(node, "elts", []):
+        if isinstance(inner, ast.Starred):
+            raise ctx.error(inner, "a starred target is not part of the DSL; name every part")
     names = [inner.id if isinstance(inner, ast.Name) else None for inner in getattr(node, "elts", [])]
     parts = static_items(ctx, node, value, names if len(names) == count else None)
     if len(parts) != count:

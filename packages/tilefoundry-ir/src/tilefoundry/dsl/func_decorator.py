@@ -11,7 +11,7 @@ from tilefoundry.dsl.authored import AuthoredFunction, Label, author
 from tilefoundry.dsl.declarations import topologies_in_force
 from tilefoundry.dsl.levels import checked_levels
 from tilefoundry.dsl.scope import Enclosure, enclosure_of
-from tilefoundry.dsl.source import brief_errors
+from tilefoundry.dsl.source import briefly
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import DslError
 
@@ -44,13 +44,13 @@ def func(
         TypeError: something else than a def is decorated.
     """
     if function is not None:
-        with brief_errors():
-            return _author(function, sys._getframe(1), None, None)
+        frame = sys._getframe(1)
+        return briefly(lambda: _author(function, frame, None, None))
     levels = checked_levels("@func", topologies)
 
     def decorate(function: Any) -> Any:
-        with brief_errors():
-            return _author(function, sys._getframe(1), levels, target)
+        frame = sys._getframe(1)
+        return briefly(lambda: _author(function, frame, levels, target))
 
     return decorate
 

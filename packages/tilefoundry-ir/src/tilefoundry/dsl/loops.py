@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from tilefoundry.dsl.context import BodyContext, describe, is_value
@@ -12,7 +13,7 @@ from tilefoundry.dsl.literals import constant, is_number
 from tilefoundry.dsl.ranges import LoopRange, TileWindow
 from tilefoundry.dsl.unrolling import static_items
 from tilefoundry.ir.core.expr import Atom, Bind, Block, Carry, For, Stmt, Var, walk_stmts
-from tilefoundry.ir.types import DimVar, TensorType, bounds, scalar
+from tilefoundry.ir.types import DimVar, StorageKind, TensorType, Type, bounds, scalar
 from tilefoundry.ir.types.shard import MeshAxis
 
 __all__ = ["LOOPS", "assigned_names"]
@@ -51,7 +52,7 @@ def _read_loop(ctx: BodyContext, node: ast.For, loop: LoopRange) -> None:
     ctx.dims -= {index, window}
     index_var = ctx.indices.pop(index.name)
     _check_static_names(ctx, node, before, carried)
-    kept = [name for name in carried if _is_carry(ctx, node, name, inner[name], stmts)]
+    kept = [name for name in carried if _is_carry(ctx, name, inner[name], stmts)]
     carries = tuple(_carry(ctx, before[name], inner[name], name) for name in kept)
     results = tuple(_result(ctx, node, name, inner[name]) for name in kept)
     body = Block(tuple(stmts), results)
@@ -121,10 +122,20 @@ def _check_static_names(ctx: BodyContext, node: ast.For, before: dict[str, Any],
             )
 
 
-def _is_carry(ctx: BodyContext, node: ast.For, name: str, inner: Var, stmts: list[Stmt]) -> bool:
+def _is_carry(ctx: BodyContext, name: str, inner: Var, stmts: list[Stmt]) -> bool:
     """False for a name that the body binds afresh, with another type, before it reads it."""
     result = ctx.locals[name]
-    return not (is_value(result) and result.type != inner.type and not _reads(stmts, inner))
+    return not (is_value(result) and not _keeps_type(inner, result) and not _reads(stmts, inner))
+
+
+def _keeps_type(inner: Var, result: Atom) -> bool:
+    """True where a carried value has one type throughout; a storage may be settled inside the loop."""
+    before, after = inner.type, result.type
+    if not isinstance(before, TensorType) or not isinstance(after, TensorType):
+        return before == after
+    return before == replace(after, storage=before.storage) and (
+        StorageKind.UNDECIDED in (before.storage, after.storage) or before.storage is after.storage
+    )
 
 
 def _reads(stmts: list[Stmt], var: Var) -> bool:
@@ -147,13 +158,18 @@ def _result(ctx: BodyContext, node: ast.For, name: str, inner: Var) -> Atom:
     value = ctx.locals[name]
     if not is_value(value):
         return _number_result(ctx, node, name, inner, value)
-    if value.type != inner.type:
+    if not _keeps_type(inner, value):
         raise ctx.error(
             node,
-            f"{name} is {inner.type} before the loop and {value.type} after one iteration; "
+            f"{name} is {_placed(inner.type)} before the loop and {_placed(value.type)} after one iteration; "
             "a carried value keeps its type",
         )
     return value
+
+
+def _placed(type_: Type) -> str:
+    stored = isinstance(type_, TensorType) and type_.storage is not StorageKind.UNDECIDED
+    return f"{type_} in {type_.storage}" if stored else str(type_)
 
 
 def _number_result(ctx: BodyContext, node: ast.For, name: str, inner: Var, value: Any) -> Atom:

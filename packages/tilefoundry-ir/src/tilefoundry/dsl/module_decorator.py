@@ -12,7 +12,7 @@ from tilefoundry.dsl.authored import AuthoredFunction, Label
 from tilefoundry.dsl.declarations import declare, settle
 from tilefoundry.dsl.levels import checked_levels
 from tilefoundry.dsl.relink import relink_children
-from tilefoundry.dsl.source import SourceFile, brief_errors, load_class
+from tilefoundry.dsl.source import SourceFile, briefly, load_class
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import DslError
 from tilefoundry.ir.hir.function import Function
@@ -87,8 +87,7 @@ class _Declaration:
     def build(self, cls: Any) -> Module:
         """The Module that the class body of ``cls`` describes."""
         settle(self.key)
-        with brief_errors():
-            return self._build(cls)
+        return briefly(lambda: self._build(cls))
 
     def _build(self, cls: Any) -> Module:
         if not isinstance(cls, type):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any, Union
+from typing import Any, TypeVar, Union
 
 from tilefoundry.ir.errors import DslError
 
-__all__ = ["Definition", "SourceFile", "brief_errors", "load_class", "load_source"]
+__all__ = ["Definition", "SourceFile", "briefly", "load_class", "load_source"]
 
+Result = TypeVar("Result")
 Definition = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef]
 
 
@@ -53,11 +53,13 @@ class SourceFile:
         )
 
 
-@contextmanager
-def brief_errors() -> Iterator[None]:
-    """Raise a DslError without the frames of the reader: what it points at is the program's own line."""
+def briefly(action: Callable[[], Result]) -> Result:
+    """What ``action`` gives; a DslError of it is raised without the reader's own frames.
+
+    What such an error points at is a line of the program.
+    """
     try:
-        yield
+        return action()
     except DslError as error:
         raise error.with_traceback(None) from error.__cause__
 

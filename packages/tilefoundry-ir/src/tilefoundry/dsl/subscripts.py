@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilefoundry.dsl.context import BodyContext, describe, is_value
+from tilefoundry.dsl.extents import is_extent
 from tilefoundry.dsl.ops import call_op
 from tilefoundry.dsl.ranges import TileWindow
 from tilefoundry.ir.core.expr import Expr
-from tilefoundry.ir.types import Dim, DimExpr, DimVar, TensorType, TupleType, bounds
+from tilefoundry.ir.types import Dim, TensorType, TupleType, bounds
 from tilefoundry.ir.types.dim import ceildiv
 
 __all__ = ["SUBSCRIPTS"]
@@ -40,7 +41,7 @@ class _Window:
 def _read_subscript(ctx: BodyContext, node: ast.Subscript, hint: str | None) -> Any:
     base = ctx.read(node.value)
     if not is_value(base):
-        key = ctx.read_static(node.slice, "an index into a Python object")
+        key = _python_key(ctx, node.slice)
         with ctx.pointing_at(node):
             return base[key]
     if isinstance(base.type, TupleType):
@@ -48,6 +49,18 @@ def _read_subscript(ctx: BodyContext, node: ast.Subscript, hint: str | None) -> 
     entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     windows = _windows(ctx, node, base, list(entries))
     return _slice(ctx, node, base, windows, hint)
+
+
+def _python_key(ctx: BodyContext, node: ast.expr) -> Any:
+    """An index into a Python object; ``a:b`` is a slice, as the sub-mesh ``m[0:2, :]`` needs it."""
+    if isinstance(node, ast.Slice):
+        parts = (node.lower, node.upper, node.step)
+        return slice(
+            *(None if part is None else ctx.read_static(part, "a bound of a slice") for part in parts)
+        )
+    if isinstance(node, ast.Tuple) and any(isinstance(part, ast.Slice) for part in node.elts):
+        return tuple(_python_key(ctx, part) for part in node.elts)
+    return ctx.read_static(node, "an index into a Python object")
 
 
 def _item(ctx: BodyContext, node: ast.Subscript, base: Any, hint: str | None) -> Any:
@@ -137,9 +150,7 @@ def _window_size(ctx: BodyContext, entry: ast.Slice) -> Dim:
 
 def _size(ctx: BodyContext, node: ast.expr) -> Dim:
     size = ctx.read_static(node, "the size of a window")
-    if isinstance(size, (DimVar, DimExpr)) or (
-        isinstance(size, int) and not isinstance(size, bool) and size >= 0
-    ):
+    if is_extent(size) or (isinstance(size, int) and not isinstance(size, bool) and size >= 0):
         return size
     raise ctx.error(node, f"the size of a window is an extent, got {describe(size)}")
 
@@ -163,9 +174,9 @@ def _tile_window(ctx: BodyContext, entry: ast.expr, window: TileWindow, axis: in
 def _bound(ctx: BodyContext, node: ast.AST | None, value: Any, axis: int, extent: Dim) -> Dim:
     """A slice bound as Python means it: negative from the end, clipped to a static extent."""
     assert node is not None
-    if isinstance(value, (DimVar, DimExpr)):
+    if is_extent(value):
         ctx.check_dim(value, node)
-        return value
+        return extent + value if bounds(value)[1] < 0 else value
     if isinstance(value, bool) or not isinstance(value, int):
         raise ctx.error(node, f"a slice bound is an int or an extent, got {describe(value)}")
     if value < 0:
@@ -174,7 +185,7 @@ def _bound(ctx: BodyContext, node: ast.AST | None, value: Any, axis: int, extent
 
 
 def _static_position(ctx: BodyContext, node: ast.AST, value: Any, axis: int, extent: Dim) -> Dim:
-    if isinstance(value, (DimVar, DimExpr)):
+    if is_extent(value):
         ctx.check_dim(value, node)
         return value
     if isinstance(value, bool) or not isinstance(value, int):

@@ -1,0 +1,64 @@
+"""import tilefoundry: lazy names, no torch, quick."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tilefoundry
+
+PROBE = """
+import json, sys, time
+start = time.perf_counter()
+import tilefoundry, tilefoundry.ir, tilefoundry.dsl
+took = time.perf_counter() - start
+print(json.dumps({"took": took, "loaded": [m for m in ("torch", "numpy", "tvm_ffi", "safetensors") if m in sys.modules]}))
+"""
+
+
+def probe() -> dict:
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True, timeout=60)
+    return json.loads(done.stdout)
+
+
+def test_import_is_quick_and_loads_no_framework():
+    runs = [probe() for _ in range(3)]
+    assert all(run["loaded"] == [] for run in runs)
+    assert min(run["took"] for run in runs) < 0.3
+
+
+def test_the_facade_itself_loads_nothing_of_the_project():
+    code = "import sys, tilefoundry; print([m for m in sys.modules if m.startswith('tilefoundry.')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", tilefoundry.__all__)
+def test_every_public_name_resolves(name):
+    assert getattr(tilefoundry, name) is getattr(tilefoundry, name)
+    assert name in dir(tilefoundry)
+
+
+def test_lazy_names_and_static_names_agree():
+    tree = ast.parse(Path(tilefoundry.__file__).read_text())
+    (block,) = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    static = {
+        alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert static == tilefoundry._MODULE_OF
+    assert sorted(static) == sorted(tilefoundry.__all__)
+
+
+def test_no_submodule_hides_a_public_name():
+    folder = Path(tilefoundry.__file__).parent
+    assert not {p.stem for p in folder.iterdir()} & set(tilefoundry.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        tilefoundry.nothing
