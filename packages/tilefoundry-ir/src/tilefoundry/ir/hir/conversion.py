@@ -67,7 +67,8 @@ def _to_float(exact: Any, target: DType) -> Any:
     if target is DType.f4e2m1:
         return _encode_e2m1(single)
     if target is DType.f8e8m0:
-        single = torch.where(single > 0, single, torch.nan)
+        # torch drops the sign and rounds up too early below 2**-126.
+        return _encode_e8m0(single)
     return single.to(torch_dtype(target))
 
 
@@ -91,6 +92,18 @@ def _double_to_odd_single(value: Any) -> Any:
     bits = nearest.view(torch.int32)
     toward_zero = bits - (inexact & (back.abs() > value.abs())).int()
     return (toward_zero | inexact.int()).view(torch.float32)
+
+
+def _encode_e8m0(single: Any) -> Any:
+    import torch
+
+    bits = single.view(torch.int32)
+    exponent, fraction = (bits >> 23) & 255, bits & 0x7FFFFF
+    # Halfway to the next power of two: one and a half, in normal numbers and in subnormal ones.
+    up = fraction >= torch.where(exponent == 0, 0x600000, 0x400000)
+    code = torch.where(single > 0, exponent + up.int(), 255).clamp(max=255)
+    code = torch.where(single.isfinite(), code, 255)
+    return code.to(torch.uint8).view(torch_dtype(DType.f8e8m0))
 
 
 def _encode_e2m1(single: Any) -> Any:
