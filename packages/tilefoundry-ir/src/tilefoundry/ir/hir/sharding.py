@@ -169,7 +169,7 @@ def _fold(ctx: Any, x: Any, layout: ShardLayout) -> Any:
 
 def _copy(x: Any, axis: int, attr: str, layout: ShardLayout) -> Any:
     first = x.select(axis, 0)
-    rest = x.transpose(0, axis)[1:]
+    rest = x.movedim(axis, 0)[1:]
     if not all(bool(((one == first) | ((one != one) & (first != first))).all()) for one in rest):
         raise EvaluationError(
             f"tf.reshard: {layout} says {attr} over {layout.mesh.at(axis).name}, "

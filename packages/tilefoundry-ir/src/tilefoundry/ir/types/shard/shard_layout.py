@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,6 +82,19 @@ class ShardLayout:
         """True where every instance addresses storage of its own: the strides are settled, split ones 0."""
         strides = self.strides
         return strides is not None and all(strides[axis] == 0 for axis in self.splits)
+
+    def offset(self, coordinate: Sequence[int]) -> Dim:
+        """Where the part of the instance at this mesh coordinate starts, in elements of its engine.
+
+        Raises ValueError where the strides are not settled, or an attribute is known only at run time.
+        """
+        strides = self.strides
+        if strides is None or self.is_dynamic:
+            raise ValueError(f"{self}: strides or attributes are not settled yet; type a reshard first")
+        total: Dim = 0
+        for axis, mesh_axis in self.splits.items():
+            total = total + strides[axis] * coordinate[mesh_axis]
+        return total
 
     def with_strides(self, strides: tuple[Dim, ...] | None) -> ShardLayout:
         """The same distribution over other strides."""
