@@ -15,3 +15,8 @@
 #else
 #error "tilefoundry/runtime.h: no target macro; define exactly one of TILEFOUNDRY_TARGET_CUDA and TILEFOUNDRY_TARGET_CPU"
 #endif
+
+// Units that hold an entry point, and only these, see the boundary to TVM FFI.
+#if defined(TILEFOUNDRY_HOST_ENTRY)
+#include <tilefoundry/runtime/host/entry.h>
+#endif

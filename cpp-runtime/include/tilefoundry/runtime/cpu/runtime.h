@@ -5,8 +5,10 @@
 #include <tilefoundry/runtime/cpu/abi.h>
 #include <tilefoundry/runtime/cpu/binary.h>
 #include <tilefoundry/runtime/cpu/cast.h>
+#include <tilefoundry/runtime/cpu/contract.h>
 #include <tilefoundry/runtime/cpu/copy.h>
 #include <tilefoundry/runtime/cpu/dtype.h>
+#include <tilefoundry/runtime/cpu/erf.h>
 #include <tilefoundry/runtime/cpu/matmul.h>
 #include <tilefoundry/runtime/cpu/norm.h>
 #include <tilefoundry/runtime/cpu/parallel.h>

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include <tilefoundry/runtime/cpu/math.h>
+#include <tilefoundry/runtime/cpu/erf.h>
 
 namespace tilefoundry {
 namespace ops {
@@ -47,12 +47,12 @@ TILEFOUNDRY_REAL_TAG(log, std::log(x))
 TILEFOUNDRY_REAL_TAG(log2, std::log2(x))
 TILEFOUNDRY_REAL_TAG(sin, std::sin(x))
 TILEFOUNDRY_REAL_TAG(cos, std::cos(x))
-TILEFOUNDRY_REAL_TAG(erf, std::erf(x))
+TILEFOUNDRY_REAL_TAG(erf, math::erf(x))
 TILEFOUNDRY_REAL_TAG(sigmoid, math::sigmoid(x))
 TILEFOUNDRY_REAL_TAG(silu, x* math::sigmoid(x))
 TILEFOUNDRY_REAL_TAG(tanh, math::tanh(x))
 /// x/2 (1 + erf(x / sqrt 2)).
-TILEFOUNDRY_REAL_TAG(gelu, T(0.5) * x * (T(1) + std::erf(x * T(0.70710678118654752440))))
+TILEFOUNDRY_REAL_TAG(gelu, T(0.5) * x * (T(1) + math::erf(x * T(0.70710678118654752440))))
 /// The tanh form of gelu.
 TILEFOUNDRY_REAL_TAG(gelu_tanh, T(0.5) * x *
                                     (T(1) + math::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x))))

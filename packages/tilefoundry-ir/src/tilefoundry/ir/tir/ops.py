@@ -36,6 +36,7 @@ SCALAR_OPS: dict[str, ScalarOp] = {
         ScalarOp("cast", 1),
         ScalarOp("select", 3),
         ScalarOp("copy", 1, 0),
+        ScalarOp("bounded", 1),
     )
 }
 """Scalar functions by name: the elementwise ops of HIR, ``select`` (a where) and ``copy``."""

@@ -21,12 +21,14 @@ __all__ = [
     "DispatchCall",
     "Evaluate",
     "For",
+    "Guard",
     "If",
     "Launch",
     "Let",
     "MeshScope",
     "Parallel",
     "Return",
+    "Slab",
     "Store",
     "TirStmt",
     "While",
@@ -190,6 +192,19 @@ class Contraction:
 
 
 @dataclass(frozen=True, slots=True)
+class Slab:
+    """The one allocation of a call, cut into slots; buffers whose lives do not overlap share a slot.
+
+    Attributes:
+        slots: bytes that each slot holds: the largest of its buffers, listed one by one.
+        buffers: (buffer, slot) of everything in it.
+    """
+
+    slots: tuple[tuple[Dim, ...], ...]
+    buffers: tuple[tuple[Var, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """Call of another function of the module.
 
@@ -231,6 +246,22 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True)
+class Guard:
+    """Statements in which indices are looked up; one outside ``[0, extent)`` stops the call after them.
+
+    Attributes:
+        fault: the record that ``bounded`` writes to; it keeps the first fault.
+        op: the op to name in the error.
+        extent: the extent that indices must lie in.
+    """
+
+    fault: Var
+    op: str
+    extent: Dim
+    body: tuple[TirStmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Return:
     """Leave the function."""
 
@@ -245,12 +276,14 @@ TirStmt = Union[
     DispatchCall,
     Evaluate,
     For,
+    Guard,
     If,
     Launch,
     Let,
     MeshScope,
     Parallel,
     Return,
+    Slab,
     Store,
     While,
 ]
@@ -258,7 +291,7 @@ TirStmt = Union[
 
 def bodies(stmt: TirStmt) -> tuple[tuple[TirStmt, ...], ...]:
     """The statement lists nested directly in ``stmt``."""
-    if isinstance(stmt, (For, While, MeshScope, Parallel, Contraction)):
+    if isinstance(stmt, (For, While, MeshScope, Parallel, Contraction, Guard)):
         return (stmt.body,)
     if isinstance(stmt, If):
         return (stmt.then, stmt.orelse)

@@ -16,11 +16,13 @@ from tilefoundry.ir.tir.stmt import (
     DispatchCall,
     Evaluate,
     For,
+    Guard,
     If,
     Launch,
     Let,
     MeshScope,
     Parallel,
+    Slab,
     Store,
     TirStmt,
     While,
@@ -127,6 +129,19 @@ class _Scope:
         for _, body in stmt.alternatives:
             self._inner().stmts(body)
 
+    def slab(self, stmt: Slab) -> None:
+        for sizes in stmt.slots:
+            for size in sizes:
+                self.dim(size)
+        for buffer, slot in stmt.buffers:
+            if not 0 <= slot < len(stmt.slots):
+                self._fail(f"{buffer.name} lies in slot {slot} of {len(stmt.slots)}")
+            self._define(buffer)
+
+    def guard(self, stmt: Guard) -> None:
+        self.dim(stmt.extent)
+        self._inner(stmt.fault).stmts(stmt.body)
+
     def abort(self, stmt: Abort) -> None:
         self.expr(stmt.condition)
 
@@ -200,4 +215,6 @@ _CHECKS = {
     Contraction: _Scope.contraction,
     DispatchCall: _Scope.dispatch,
     Abort: _Scope.abort,
+    Guard: _Scope.guard,
+    Slab: _Scope.slab,
 }

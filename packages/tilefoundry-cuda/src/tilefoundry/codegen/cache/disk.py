@@ -1,0 +1,151 @@
+"""Content-addressed folders: one per library, written once, verified when read.
+
+Layout: ``<root>/<first two digits>/<key>/{library.so, entry.json, source...}`` and ``<root>/locks/<key>.lock``. A folder appears by one
+rename, so readers never see half of it. Builders of one key take turns, by a thread lock within a process
+and a file lock between processes; the system drops a file lock when its holder dies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from filelock import FileLock
+
+__all__ = ["DiskCache", "Usage"]
+
+LIBRARY = "library.so"
+RECORD = "entry.json"
+LIMIT_VARIABLE = "TILEFOUNDRY_CACHE_LIMIT"
+DEFAULT_LIMIT = 4 * 2**30
+
+_threads: dict[str, threading.Lock] = {}
+_threads_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One cached library: key, bytes, time of last use in seconds since the epoch."""
+
+    key: str
+    size: int
+    used: float
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCache:
+    """A cache under ``root``. Any number of threads and processes may use one.
+
+    ``limit`` bounds the bytes kept; the least recently used libraries go first. A library that a process has
+    loaded may be removed: its file stays until the process ends.
+    """
+
+    root: Path
+    limit: int = field(default_factory=lambda: int(os.environ.get(LIMIT_VARIABLE, DEFAULT_LIMIT)))
+
+    def get_or_build(self, key: str, build: Callable[[Path], None]) -> Path:
+        """The library of ``key``; ``build(folder)`` writes ``library.so`` and what else is to be kept with it.
+
+        A damaged entry is built again. Whatever ``build`` raises comes through, and nothing is kept then.
+        """
+        found = self._valid(key)
+        if found is not None:
+            return found
+        with self._turn(key):
+            found = self._valid(key)
+            if found is not None:
+                return found
+            self._build(key, build)
+            found = self._valid(key)
+        if found is None:
+            raise OSError(f"{self._folder(key)}: the library that was just written cannot be read back; check the disk")
+        self.prune(keep=key)
+        return found
+
+    def _folder(self, key: str) -> Path:
+        return self.root / key[:2] / key
+
+    def _valid(self, key: str) -> Path | None:
+        """The library where its bytes are those that were written; marks it as used."""
+        folder = self._folder(key)
+        library, record = folder / LIBRARY, folder / RECORD
+        try:
+            wanted = json.loads(record.read_text())
+            if not isinstance(wanted, dict) or wanted.get("sha256") != _digest(library):
+                return None
+        except (OSError, ValueError):
+            return None
+        try:
+            os.utime(record)
+        except OSError:
+            # A read-only cache still serves; it only forgets what was used last.
+            pass
+        return library
+
+    def _build(self, key: str, build: Callable[[Path], None]) -> None:
+        folder = self._folder(key)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{key[:8]}-", dir=self.root))
+        try:
+            build(work)
+            (work / RECORD).write_text(json.dumps({"format": 1, "sha256": _digest(work / LIBRARY)}))
+            if folder.exists():
+                # A damaged entry: nobody else writes it while this builder has its turn.
+                shutil.rmtree(folder)
+            os.rename(work, folder)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    @contextmanager
+    def _turn(self, key: str) -> Iterator[None]:
+        with _threads_lock:
+            lock = _threads.setdefault(f"{self.root}/{key}", threading.Lock())
+        locks = self.root / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        with lock, FileLock(str(locks / f"{key}.lock")):
+            yield
+
+    def entries(self) -> list[Usage]:
+        """Every cached library, least recently used first."""
+        found = []
+        for record in self.root.glob(f"??/*/{RECORD}"):
+            try:
+                size = sum(one.stat().st_size for one in record.parent.iterdir())
+                found.append(Usage(record.parent.name, size, record.stat().st_mtime))
+            except OSError:
+                continue
+        return sorted(found, key=lambda usage: usage.used)
+
+    def prune(self, keep: str = "") -> int:
+        """Remove the least recently used libraries until the rest fit the limit; the number removed."""
+        entries = self.entries()
+        total = sum(usage.size for usage in entries)
+        removed = 0
+        for usage in entries:
+            if total <= self.limit:
+                break
+            if usage.key != keep:
+                shutil.rmtree(self._folder(usage.key), ignore_errors=True)
+                total -= usage.size
+                removed += 1
+        return removed
+
+    def clear(self) -> int:
+        """Remove every library; the number removed."""
+        entries = self.entries()
+        for usage in entries:
+            shutil.rmtree(self._folder(usage.key), ignore_errors=True)
+        return len(entries)
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,78 @@
+"""The CPU back end as the verbs see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilefoundry.codegen.cpu.arch import native_arch
+from tilefoundry.codegen.cpu.bufferise import Bufferise
+from tilefoundry.codegen.cpu.decompose import DecomposeRows
+from tilefoundry.codegen.cpu.emit import emit_module
+from tilefoundry.codegen.cpu.erase import ErasePlacement
+from tilefoundry.codegen.cpu.link import link_cpu
+from tilefoundry.codegen.cpu.place import Place
+from tilefoundry.codegen.cpu.share import ShareKernels
+from tilefoundry.codegen.cpu.supported import CheckSupported
+from tilefoundry.codegen.linkable import LinkableModule
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.passes import Canonicalise, InlineCalls, Pass, RemoveDeadCode, UnrollLoops
+from tilefoundry.ir.passes.inline import PARAM_PATHS
+from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.types import TensorType
+from tilefoundry.runtime.abi import EntryABI, ParamABI
+from tilefoundry.runtime.compiled import CompiledModule
+from tilefoundry.runtime.linking import LinkedModule, load_linked_module
+from tilefoundry.target import CompilerOptions, CpuTarget, Target
+
+__all__ = ["CpuBackend"]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuBackend:
+    """Plain C++17 through the system's compiler. Stateless."""
+
+    def resolve(self, target: Target) -> CpuTarget:
+        """``target`` with ``"native"`` replaced by what this machine has."""
+        assert isinstance(target, CpuTarget)
+        return replace(target, arch=native_arch()) if target.arch == "native" else target
+
+    def pipeline(self, target: Target, options: CompilerOptions) -> tuple[Pass, ...]:
+        """The passes, in order."""
+        return (
+            InlineCalls(),
+            UnrollLoops(),
+            ErasePlacement(),
+            DecomposeRows(),
+            Canonicalise(),
+            RemoveDeadCode(),
+            CheckSupported(),
+            Place(),
+            Bufferise(),
+            ShareKernels(),
+        )
+
+    def emit(self, module: Module, target: Target, options: CompilerOptions) -> LinkableModule:
+        """C++ of a lowered module."""
+        functions = tuple(f for f in module.functions if isinstance(f, PrimFunction))
+        return LinkableModule(target, "c++", emit_module(module), functions, entry_abi(module))
+
+    def link(self, linkable: LinkableModule, options: CompilerOptions) -> LinkedModule:
+        """The native library."""
+        return link_cpu(linkable, options)
+
+    def load(self, linked: LinkedModule) -> CompiledModule:
+        """The library behind the calling convention."""
+        return load_linked_module(linked)
+
+
+def entry_abi(module: Module) -> EntryABI:
+    """The ABI of a lowered module's entry; weights carry their dotted path."""
+    entry = module.entry_function()
+    assert isinstance(entry, PrimFunction)
+    paths = module.metadata[PARAM_PATHS]
+    params = []
+    for param, path in zip(entry.params, paths, strict=True):
+        assert isinstance(param.type, TensorType)
+        params.append(ParamABI(path, param.type))
+    weights = tuple((i, path) for i, (param, path) in enumerate(zip(entry.params, paths, strict=True)) if param.is_const)
+    return EntryABI(entry.name, tuple(params), entry.output_count, weights)

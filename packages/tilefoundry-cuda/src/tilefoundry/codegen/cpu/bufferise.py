@@ -1,0 +1,321 @@
+"""Give every value memory and every kernel its loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from tilefoundry.codegen.cpu.copies import copy_kernel
+from tilefoundry.codegen.cpu.schedule import KernelSpec, schedule
+from tilefoundry.codegen.cpu.slab import Lifetime, plan_slots
+from tilefoundry.codegen.cpu.views import View, contiguous_strides
+from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, Constant, FunctionCall, Var
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.errors import LoweringError
+from tilefoundry.ir.hir.function import Function
+from tilefoundry.ir.passes.copying import Names
+from tilefoundry.ir.passes.inline import PARAM_PATHS
+from tilefoundry.ir.tir.expr import IndexValue, Load
+from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.tir.stmt import Abort, DispatchCall, Launch, Let, Slab, TirStmt
+from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, TupleType, dim_vars, scalar
+from tilefoundry.ir.types.dim import product
+
+__all__ = ["Bufferise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bufferise:
+    """From kernels as HIR functions and an entry of calls and views to PrimFunctions over buffers.
+
+    Before: what ``Place`` gives. After: one PrimFunction per kernel, and the entry, whose parameters are its
+    inputs and then its outputs.
+    """
+
+    def run(self, module: Module) -> Module:
+        """``module`` with explicit memory."""
+        entry = module.entry_function()
+        assert isinstance(entry, Function)
+        outputs = _output_params(entry)
+        params = (*entry.params, *outputs)
+        _check_dims(module, entry)
+        names = Names([*(p.name for p in params), *(v.name for v in _all_dims(entry))])
+        kernels: list[PrimFunction] = []
+        body = _entry_body(entry, outputs, names, kernels)
+        host = PrimFunction(entry.name, params, body, len(outputs))
+        paths = module.metadata.get(PARAM_PATHS, tuple(p.name for p in entry.params))
+        metadata = {**module.metadata, PARAM_PATHS: (*paths, *(out.name for out in outputs))}
+        return Module(module.name, (*kernels, host), host.name, (), module.target, module.topologies, metadata)
+
+
+def _output_params(entry: Function) -> tuple[Var, ...]:
+    types = entry.result.elements if isinstance(entry.result, TupleType) else (entry.result,)
+    taken = Names(p.name for p in entry.params)
+    single = len(types) == 1
+    return tuple(Var(type_, taken.fresh("output" if single else f"output{i}")) for i, type_ in enumerate(types))
+
+
+def _all_dims(entry: Function) -> tuple[DimVar, ...]:
+    found = {var: None for var in entry.dim_vars()}
+    return tuple(found)
+
+
+def _check_dims(module: Module, entry: Function) -> None:
+    """Every extent must be known from a parameter's shape."""
+    bound = {d.name for p in entry.params if isinstance(p.type, TensorType) for d in p.type.shape if isinstance(d, DimVar)}
+    for var in entry.dim_vars():
+        if var.name not in bound:
+            raise LoweringError(
+                f"{module.name}.{entry.name}: {var.name} stands in no parameter's shape by itself, "
+                "so a call cannot bind it; add a parameter with that extent"
+            )
+
+
+def _entry_body(
+    entry: Function, outputs: tuple[Var, ...], names: Names, kernels: list[PrimFunction]
+) -> tuple[TirStmt, ...]:
+    if entry.body is not None:
+        return _Host(entry, outputs, names, kernels).lower(entry.body)
+    alternatives = []
+    for variant in entry.variants:
+        body = variant.function.body
+        assert body is not None
+        alternatives.append((variant.pattern, _Host(variant.function, outputs, names, kernels).lower(body)))
+    subject = entry.variants[0].pattern.name
+    return (DispatchCall(Var(scalar(DType.i64), subject), tuple(alternatives)),)
+
+
+@dataclass(slots=True)
+class _Host:
+    """Walks a host body once; memory is named first and placed when all of its uses are known."""
+
+    entry: Function
+    outputs: tuple[Var, ...]
+    names: Names
+    kernels: list[PrimFunction]
+    views: dict[str, View | tuple[View, ...]] = field(default_factory=dict)
+    sizes: dict[str, Dim] = field(default_factory=dict)
+    dtypes: dict[str, DType] = field(default_factory=dict)
+    steps: list[KernelSpec | TirStmt] = field(default_factory=list)
+    perms: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def lower(self, block: Block) -> tuple[TirStmt, ...]:
+        """The statements of the host."""
+        for param in self.entry.params:
+            assert isinstance(param.type, TensorType)
+            self.views[param.name] = View.dense(param.name, param.type.dtype, param.type.shape)
+        self.perms = _wanted_orders(block)
+        for stmt in block.stmts:
+            assert isinstance(stmt, Bind)
+            self._bind(stmt)
+        homes = self._place_results(block.results)
+        return self._statements(homes)
+
+    def _bind(self, bind: Bind) -> None:
+        if isinstance(bind.value, FunctionCall):
+            self._launch(bind, bind.value)
+        else:
+            self.views[bind.target.name] = self._view(bind.target.name, bind.value)
+
+    def _launch(self, bind: Bind, call: FunctionCall) -> None:
+        inputs = tuple(self._operand(arg) for arg in call.args)
+        types = call.type.elements if isinstance(call.type, TupleType) else (call.type,)
+        names = [bind.target.name] if len(types) == 1 else self._result_names(call, len(types))
+        outs = tuple(self._fresh(name, t) for name, t in zip(names, types, strict=True))  # type: ignore[arg-type]  # kernels give tensors
+        self.views[bind.target.name] = outs[0] if len(outs) == 1 else outs
+        self.steps.append(KernelSpec(call.callee, inputs, outs))
+
+    def _result_names(self, call: FunctionCall, count: int) -> list[str]:
+        body = call.callee.body
+        assert body is not None
+        return [atom.name if isinstance(atom, Var) else f"result{i}" for i, atom in enumerate(body.results)][:count]
+
+    def _fresh(self, name: str, type_: TensorType) -> View:
+        """A new buffer for a kernel's result, in the order that its reader wants."""
+        buffer = self.names.fresh(name)
+        self.sizes[buffer] = type_.size
+        self.dtypes[buffer] = type_.dtype
+        view = View.dense(buffer, type_.dtype, type_.shape)
+        perm = self.perms.get(name)
+        if perm is None:
+            return view
+        stored = contiguous_strides(tuple(type_.shape[axis] for axis in perm))
+        strides = tuple(stored[perm.index(axis)] for axis in range(len(perm)))
+        return replace(view, strides=strides)
+
+    def _operand(self, atom: Atom) -> View:
+        if isinstance(atom, Constant):
+            raise LoweringError(f"{self.entry.name}: a literal {atom.value} is passed where memory is needed")
+        view = self.views[atom.name]
+        assert isinstance(view, View)
+        return view
+
+    def _view(self, name: str, call: Call) -> View | tuple[View, ...]:
+        source = call.args[0]
+        if call.op.name == "tuple_get_item":
+            assert isinstance(source, Var)
+            group = self.views[source.name]
+            assert isinstance(group, tuple)
+            return group[call.attr("index")]
+        view = self._operand(source)
+        if call.op.name == "transpose":
+            return view.transpose(call.attr("perm"))
+        if call.op.name == "slice":
+            return self._slice(name, view, call)
+        if call.op.name == "split":
+            return _split(view, call.attr("axis"), call.attr("num_splits"))
+        if call.op.name == "reshape":
+            return self._reshape(name, view, call.attr("new_shape"))
+        return view
+
+    def _reshape(self, name: str, view: View, shape: tuple[Dim, ...]) -> View:
+        found = view.reshape(shape)
+        if found is not None:
+            return found
+        packed = self._copied(f"{name}_packed", view)
+        found = packed.reshape(shape)
+        assert found is not None, "a dense buffer takes any shape of its size"
+        return found
+
+    def _copied(self, name: str, view: View) -> View:
+        """A dense copy of what ``view`` shows."""
+        type_ = TensorType(view.shape, view.dtype)
+        target = self._fresh(name, type_)
+        self.steps.append(copy_kernel(self.names.fresh(f"{name}_copy"), view, target))
+        return target
+
+    def _slice(self, name: str, view: View, call: Call) -> View:
+        given = iter(call.args[1:])
+        starts = []
+        for axis, start in enumerate(call.attr("starts")):
+            starts.append(self._start(name, next(given), view, axis, call) if start is None else start)
+        return view.slice(tuple(starts), call.attr("sizes"), call.attr("strides"))
+
+    def _start(self, name: str, atom: Atom, view: View, axis: int, call: Call) -> Dim:
+        """A window's start that is a value: read on the host, and checked there."""
+        if isinstance(atom, Constant):
+            return int(atom.value)
+        source = self._operand(atom)
+        target = Var(scalar(DType.i64), self.names.fresh(f"{name}_start"))
+        self.steps.append(Let(target, Load.of(Var(TensorType((), source.dtype), source.buffer), source.offset)))
+        self.steps.append(_window_check(target, view.shape[axis], call.attr("sizes")[axis], call.attr("strides")[axis]))
+        return DimVar(target.name, 0, 2**62)
+
+    def _place_results(self, results: tuple[Atom, ...]) -> dict[str, str]:
+        """Buffer -> output parameter that it is; a result that cannot be computed in place is copied."""
+        homes: dict[str, str] = {}
+        for atom, param in zip(results, self.outputs, strict=True):
+            view = self._result_view(atom, param)
+            whole = view.buffer in self.sizes and view.is_dense and product(view.shape) == self.sizes[view.buffer]
+            if whole and view.buffer not in homes:
+                homes[view.buffer] = param.name
+                continue
+            assert isinstance(param.type, TensorType)
+            target = View.dense(param.name, param.type.dtype, param.type.shape)
+            self.steps.append(copy_kernel(self.names.fresh(f"{param.name}_copy"), view, target))
+        return homes
+
+    def _result_view(self, atom: Atom, param: Var) -> View:
+        view = self._operand(atom)
+        assert isinstance(param.type, TensorType)
+        return view
+
+    def _statements(self, homes: dict[str, str]) -> tuple[TirStmt, ...]:
+        steps = [_renamed(step, homes) for step in self.steps]
+        slab = self._slab(steps, homes)
+        out: list[TirStmt] = [slab] if slab.slots else []
+        for step in steps:
+            out.append(self._emit(step) if isinstance(step, KernelSpec) else step)
+        return tuple(out)
+
+    def _slab(self, steps: list[KernelSpec | TirStmt], homes: dict[str, str]) -> Slab:
+        lives: dict[str, Lifetime] = {}
+        for i, step in enumerate(steps):
+            for buffer in _touched(step):
+                if buffer not in self.sizes or buffer in homes:
+                    continue
+                size = product((self.sizes[buffer], self.dtypes[buffer].itemsize))
+                known = lives.get(buffer)
+                lives[buffer] = Lifetime(size, known.first if known else i, i)
+        slots, chosen = plan_slots(lives)
+        return Slab(slots, tuple((Var(TensorType((), self.dtypes[b]), b), slot) for b, slot in chosen.items()))
+
+    def _emit(self, spec: KernelSpec) -> Launch:
+        kernel = schedule(spec)
+        self.kernels.append(kernel)
+        dims = set(spec.dims())
+        args = tuple(IndexValue.of(_dim(p)) if p.name in dims else p for p in kernel.params)
+        return Launch(kernel.name, args)
+
+
+def _dim(param: Var) -> DimVar:
+    return DimVar(param.name, 0, 2**62)
+
+
+def _wanted_orders(block: Block) -> dict[str, tuple[int, ...]]:
+    """Value -> axis order in which its one reader, a transpose, would find it dense; the last axis stays last."""
+    readers: dict[str, list[Call | None]] = {}
+    for stmt in block.stmts:
+        assert isinstance(stmt, Bind)
+        for arg in stmt.value.args:
+            if isinstance(arg, Var):
+                readers.setdefault(arg.name, []).append(stmt.value if isinstance(stmt.value, Call) else None)
+    for atom in block.results:
+        if isinstance(atom, Var):
+            readers.setdefault(atom.name, []).append(None)
+    orders: dict[str, tuple[int, ...]] = {}
+    for name, calls in readers.items():
+        call = calls[0]
+        if len(calls) == 1 and call is not None and call.op.name == "transpose":
+            perm = call.attr("perm")
+            if perm and perm[-1] == len(perm) - 1:
+                orders[name] = perm
+    return orders
+
+
+def _split(view: View, axis: int, parts: int) -> tuple[View, ...]:
+    sizes = list(view.shape)
+    sizes[axis] = view.shape[axis] // parts
+    steps = (1,) * len(sizes)
+    starts = [[0] * len(sizes) for _ in range(parts)]
+    out = []
+    for i, start in enumerate(starts):
+        at: list[Dim] = list(start)
+        at[axis] = product((i, sizes[axis]))
+        out.append(view.slice(tuple(at), tuple(sizes), steps))
+    return tuple(out)
+
+
+def _window_check(start: Var, extent: Dim, size: Dim, stride: int) -> Abort:
+    from tilefoundry.ir.tir.expr import Apply
+
+    boolean = scalar(DType.bool_)
+    last = extent - (size - 1) * stride - 1
+    low = Apply(boolean, "cmp_lt", (start, IndexValue.of(0)))
+    high = Apply(boolean, "cmp_gt", (start, IndexValue.of(last)))
+    return Abort(Apply(boolean, "logical_or", (low, high)), "ValueError", f"tf.slice: the start {start.name} leaves its axis")
+
+
+def _renamed(step: KernelSpec | TirStmt, homes: dict[str, str]) -> KernelSpec | TirStmt:
+    if isinstance(step, KernelSpec):
+        return KernelSpec(
+            step.function,
+            tuple(replace(v, buffer=homes.get(v.buffer, v.buffer)) for v in step.inputs),
+            tuple(replace(v, buffer=homes.get(v.buffer, v.buffer)) for v in step.outputs),
+        )
+    if isinstance(step, Let) and isinstance(step.value, Load):
+        buffer = step.value.buffer
+        return Let(step.target, Load.of(Var(buffer.type, homes.get(buffer.name, buffer.name)), step.value.index))
+    return step
+
+
+def _touched(step: KernelSpec | TirStmt) -> list[str]:
+    if isinstance(step, KernelSpec):
+        return [view.buffer for view in (*step.inputs, *step.outputs)]
+    if isinstance(step, Let) and isinstance(step.value, Load):
+        return [step.value.buffer.name]
+    return []
+
+
+def all_vars(dim: Dim) -> set[str]:
+    """Names of the variables of a dim."""
+    return {var.name for var in dim_vars(dim)}

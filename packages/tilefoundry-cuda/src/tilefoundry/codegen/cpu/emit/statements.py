@@ -1,0 +1,257 @@
+"""C++ text of TIR statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name, expr_text, literal, view_text
+from tilefoundry.codegen.identifiers import mangle
+from tilefoundry.codegen.writer import Writer
+from tilefoundry.ir.core.expr import Expr, Var
+from tilefoundry.ir.core.kinds import ReduceKind
+from tilefoundry.ir.tir.expr import compute_dtype
+from tilefoundry.ir.tir.stmt import (
+    Abort,
+    Accumulate,
+    Accumulator,
+    Allocate,
+    Comment,
+    Contraction,
+    Evaluate,
+    For,
+    Guard,
+    If,
+    Launch,
+    Let,
+    Parallel,
+    Return,
+    Store,
+    TirStmt,
+    While,
+    walk_tir,
+)
+from tilefoundry.ir.types import DType, TensorType
+
+__all__ = ["StatementEmitter", "quoted"]
+
+
+def quoted(text: str) -> str:
+    """A C++ string literal."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+@dataclass(slots=True)
+class StatementEmitter:
+    """Writes statements to ``out``; ``names`` maps names of the program to identifiers."""
+
+    out: Writer
+    names: Mapping[str, str]
+
+    def stmts(self, stmts: tuple[TirStmt, ...]) -> None:
+        """All of ``stmts`` in order."""
+        for stmt in stmts:
+            _EMITTERS[type(stmt)](self, stmt)
+
+    def expr(self, expr: Expr) -> str:
+        """An expression's text."""
+        return expr_text(expr, self.names)
+
+    def name(self, var: Var) -> str:
+        """A variable's identifier."""
+        return self.names.get(var.name) or mangle(var.name)
+
+    def _comment(self, stmt: Comment) -> None:
+        self.out.comment(stmt.text)
+
+    def _let(self, stmt: Let) -> None:
+        self.out.line(f"const {_scalar_type(stmt.target)} {self.name(stmt.target)} = {self.expr(stmt.value)};")
+
+    def _accumulator(self, stmt: Accumulator) -> None:
+        kind = _dtype(stmt.target)
+        start = literal(_identity(stmt.kind, kind), kind)
+        self.out.line(f"{dtype_name(kind)} {self.name(stmt.target)} = {start};")
+
+    def _accumulate(self, stmt: Accumulate) -> None:
+        target, value = self.name(stmt.target), self.expr(stmt.value)
+        if stmt.kind in (ReduceKind.SUM, ReduceKind.MEAN):
+            self.out.line(f"{target} += {value};")
+            return
+        fresh = f"{target}_next_"
+        if stmt.kind is ReduceKind.ABSMAX:
+            value = f"ops::abs_op{{}}({value})"
+        sign = "<" if stmt.kind is ReduceKind.MIN else ">"
+        self.out.line(f"const {_scalar_type(stmt.target)} {fresh} = {value};")
+        self.out.line(f"{target} = {fresh} {sign} {target} ? {fresh} : {target};")
+        if _dtype(stmt.target).is_float:
+            self.out.line(f"{target}_nan_ |= {fresh} != {fresh};")
+
+    def _store(self, stmt: Store) -> None:
+        element = f"{self.name(stmt.buffer)}[{dim_text(stmt.index, self.names)}]"
+        dtype = _dtype(stmt.buffer)
+        value = self.expr(stmt.value)
+        same = isinstance(stmt.value.type, TensorType) and stmt.value.type.dtype is dtype
+        self.out.line(f"{element} = {value};" if same else f"{element} = convert<{dtype_name(dtype)}>({value});")
+
+    def _allocate(self, stmt: Allocate) -> None:
+        kind, name = dtype_name(_dtype(stmt.buffer)), self.name(stmt.buffer)
+        if isinstance(stmt.size, int) and stmt.size <= 8192:
+            self.out.line(f"alignas(64) {kind} {name}[{max(stmt.size, 1)}];")
+        else:
+            self.out.line(f"const Scratch<{kind}> {name}_memory_({dim_text(stmt.size, self.names)});")
+            self.out.line(f"{kind}* const {name} = {name}_memory_;")
+
+    def _for(self, stmt: For) -> None:
+        index = self.name(stmt.index)
+        joins = list(_joins(stmt)) if stmt.kind == "vector" else []
+        extremes = [j for j in joins if j.kind not in (ReduceKind.SUM, ReduceKind.MEAN) and _dtype(j.target).is_float]
+        for join in extremes:
+            self.out.line(f"int {self.name(join.target)}_nan_ = 0;")
+        if stmt.kind == "vector":
+            self.out.directive(f"#pragma omp simd{self._reductions(joins, extremes)}")
+        step = f"{index} += {dim_text(stmt.step, self.names)}" if stmt.step != 1 else f"++{index}"
+        start, stop = dim_text(stmt.start, self.names), dim_text(stmt.stop, self.names)
+        with self.out.block(f"for (index_t {index} = {start}; {index} < {stop}; {step}) {{"):
+            self.stmts(stmt.body)
+        for join in extremes:
+            target, kind = self.name(join.target), dtype_name(_dtype(join.target))
+            self.out.line(f"if ({target}_nan_) {target} = std::numeric_limits<{kind}>::quiet_NaN();")
+
+    def _reductions(self, joins: list[Accumulate], extremes: list[Accumulate]) -> str:
+        groups: dict[str, list[str]] = {}
+        for join in joins:
+            operator = {"sum": "+", "mean": "+", "min": "min"}.get(join.kind.value, "max")
+            groups.setdefault(operator, []).append(self.name(join.target))
+        if extremes:
+            groups["|"] = [f"{self.name(join.target)}_nan_" for join in extremes]
+        return "".join(f" reduction({operator} : {', '.join(names)})" for operator, names in groups.items())
+
+    def _parallel(self, stmt: Parallel) -> None:
+        extent, cost = dim_text(stmt.extent, self.names), dim_text(stmt.cost, self.names)
+        begin, end = self.name(stmt.begin), self.name(stmt.end)
+        head = f"parallel_for({extent}, {cost}, [{self._captures(stmt)}](index_t {begin}, index_t {end}) {{"
+        with self.out.block(head, "});"):
+            self.stmts(stmt.body)
+
+    def _captures(self, stmt: TirStmt) -> str:
+        """By value, so that loops keep what they read in registers; fault records by reference."""
+        faults = dict.fromkeys(self.name(fault) for fault in _faults(stmt))
+        return ", ".join(["=", *(f"&{fault}" for fault in faults)])
+
+    def _guard(self, stmt: Guard) -> None:
+        fault = self.name(stmt.fault)
+        self.out.line(f"IndexFault {fault};")
+        self.stmts(stmt.body)
+        self.out.line(f"{fault}.check({quoted(stmt.op)}, {dim_text(stmt.extent, self.names)});")
+
+    def _while(self, stmt: While) -> None:
+        with self.out.block(f"while ({self.expr(stmt.condition)}) {{"):
+            self.stmts(stmt.body)
+
+    def _if(self, stmt: If) -> None:
+        with self.out.block(f"if ({self.expr(stmt.condition)}) {{"):
+            self.stmts(stmt.then)
+        if stmt.orelse:
+            with self.out.block("else {"):
+                self.stmts(stmt.orelse)
+
+    def _evaluate(self, stmt: Evaluate) -> None:
+        args = [self.expr(arg) for arg in stmt.args] + [attr_text(value) for _, value in stmt.attrs]
+        self.out.line(f"ops::{stmt.op}({', '.join(args)});")
+
+    def _contraction(self, stmt: Contraction) -> None:
+        whole = "true" if stmt.whole_rows else "false"
+        lhs, rhs = view_text(stmt.lhs, self.names), view_text(stmt.rhs, self.names)
+        kind = dtype_name(_dtype(stmt.accumulator))
+        self.out.line(f"const auto lhs_ = {lhs};")
+        self.out.line(f"const auto rhs_ = {rhs};")
+        if stmt.destination is not None:
+            self.out.line(f"const auto dst_ = {view_text(stmt.destination, self.names)};")
+            call = f"ops::contract<{whole}>(lhs_, rhs_, dst_, "
+        else:
+            shape = ", ".join(dim_text(dim, self.names) for dim in stmt.shape)
+            call = f"ops::contract_in_scratch<{whole}, {kind}>(lhs_, rhs_, {{{shape}}}, "
+        if not stmt.body:
+            self.out.line(f"{call}ops::no_epilogue{{}});")
+            return
+        block = (stmt.batch, stmt.row_begin, stmt.row_end, stmt.column_begin, stmt.column_end)
+        params = ", ".join(f"index_t {self.name(var)}" for var in (stmt.pitch, *block))
+        head = f"{call}[{self._captures(stmt)}]({kind}* {self.name(stmt.accumulator)}, {params}) {{"
+        with self.out.block(head, "});"):
+            self.stmts(stmt.body)
+
+    def _launch(self, stmt: Launch) -> None:
+        self.out.line(f"{kernel_name(stmt.callee)}({', '.join(self.expr(arg) for arg in stmt.args)});")
+
+    def _abort(self, stmt: Abort) -> None:
+        message = quoted(stmt.message)
+        self.out.line(f"if ({self.expr(stmt.condition)}) host::fail({quoted(stmt.kind)}, {message});")
+
+    def _return(self, stmt: Return) -> None:
+        self.out.line("return;")
+
+
+def kernel_name(name: str) -> str:
+    """The C++ name of a kernel; kernels live in a namespace of their own, so only the characters matter."""
+    return "kernels::" + mangle(f"kernel_{name}")
+
+
+def attr_text(value: Any) -> str:
+    """A compile-time argument of a whole-tensor op."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value)
+
+
+def _dtype(var: Var) -> DType:
+    assert isinstance(var.type, TensorType)
+    return var.type.dtype
+
+
+def _scalar_type(var: Var) -> str:
+    kind = compute_dtype(_dtype(var))
+    return "index_t" if kind is DType.i64 else dtype_name(kind)
+
+
+def _identity(kind: ReduceKind, dtype: DType) -> float | int:
+    if kind in (ReduceKind.SUM, ReduceKind.MEAN):
+        return 0
+    top: float | int = float("inf") if dtype.is_float else 2**63 - 1
+    if kind is ReduceKind.MIN:
+        return top
+    return -top if dtype.is_float else -(2**63)
+
+
+def _joins(loop: For) -> Iterator[Accumulate]:
+    for stmt in walk_tir(loop.body):
+        if isinstance(stmt, Accumulate):
+            yield stmt
+
+
+def _faults(stmt: TirStmt) -> Iterator[Var]:
+    for inner in walk_tir((stmt,)):
+        if isinstance(inner, Let) and getattr(inner.value, "op", None) == "bounded":
+            yield dict(inner.value.attrs)["fault"]  # type: ignore[attr-defined]  # an Apply
+
+
+_EMITTERS: dict[type, Callable[[StatementEmitter, Any], None]] = {
+    Comment: StatementEmitter._comment,
+    Let: StatementEmitter._let,
+    Accumulator: StatementEmitter._accumulator,
+    Accumulate: StatementEmitter._accumulate,
+    Store: StatementEmitter._store,
+    Allocate: StatementEmitter._allocate,
+    For: StatementEmitter._for,
+    Parallel: StatementEmitter._parallel,
+    Guard: StatementEmitter._guard,
+    While: StatementEmitter._while,
+    If: StatementEmitter._if,
+    Evaluate: StatementEmitter._evaluate,
+    Contraction: StatementEmitter._contraction,
+    Launch: StatementEmitter._launch,
+    Abort: StatementEmitter._abort,
+    Return: StatementEmitter._return,
+}

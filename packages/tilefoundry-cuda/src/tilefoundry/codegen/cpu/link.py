@@ -1,0 +1,99 @@
+"""From C++ source to a shared library, through the disk cache."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from tilefoundry.codegen.cache import DiskCache, cache_directory
+from tilefoundry.codegen.cpu.arch import march_flags
+from tilefoundry.codegen.headers import include_dirs
+from tilefoundry.codegen.linkable import LinkableModule
+from tilefoundry.codegen.toolchain import Compiler, FfiPaths, ToolchainError, find_cxx, find_ffi
+from tilefoundry.runtime.linking import LinkedModule
+from tilefoundry.target import CompilerOptions, CpuTarget
+
+__all__ = ["compile_flags", "link_cpu"]
+
+_SOURCE = "source.cc"
+_SHOWN = 40
+
+
+def link_cpu(linkable: LinkableModule, options: CompilerOptions) -> LinkedModule:
+    """The library of a CPU module; compiled unless an equal one lies in the cache.
+
+    Raises:
+        ToolchainError: no usable C++ compiler, or it failed; the message shows its output.
+    """
+    target = linkable.target
+    assert isinstance(target, CpuTarget)
+    compiler, ffi = find_cxx(), find_ffi()
+    flags = compile_flags(target, options, compiler, ffi)
+    key = _key(linkable.source, flags, compiler, ffi)
+
+    def build(folder: Path) -> None:
+        _compile(linkable.source, folder, flags, compiler, ffi, keep=options.keep_sources)
+
+    library = DiskCache(cache_directory()).get_or_build(key, build)
+    return LinkedModule(str(library), linkable.source, linkable.entry, "cpu", target.arch)
+
+
+def compile_flags(
+    target: CpuTarget, options: CompilerOptions, compiler: Compiler, ffi: FfiPaths
+) -> tuple[str, ...]:
+    """Flags of the one compiler call; none of them lets arithmetic differ from IEEE."""
+    debug = ("-g1",) if options.line_info else ()
+    unique = () if compiler.is_clang else ("-fno-gnu-unique",)
+    return (
+        "-std=c++17",
+        f"-O{options.opt_level}",
+        *march_flags(target.arch),
+        "-shared",
+        "-fPIC",
+        "-fopenmp",
+        "-fwrapv",
+        "-fno-math-errno",
+        "-fno-trapping-math",
+        "-fvisibility=hidden",
+        *unique,
+        *debug,
+        "-DTILEFOUNDRY_TARGET_CPU",
+        "-DTILEFOUNDRY_HOST_ENTRY",
+        *options.extra_flags,
+    )
+
+
+def _key(source: str, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths) -> str:
+    parts = (source, *flags, compiler.path, compiler.version, headers_digest(), ffi.version)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _compile(
+    source: str, folder: Path, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths, *, keep: bool
+) -> None:
+    file = folder / _SOURCE
+    file.write_text(source)
+    includes = [f"-I{path}" for path in (*include_dirs(cute=False), ffi.include)]
+    library = ["-o", str(folder / "library.so"), f"-L{ffi.library}", "-ltvm_ffi"]
+    command = [compiler.path, *flags, *includes, str(file), *library]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()
+        shown = "\n".join(lines[:_SHOWN]) + ("\n..." if len(lines) > _SHOWN else "")
+        raise ToolchainError(f"{compiler.path} failed with code {done.returncode} on generated code:\n{shown}")
+    if not keep:
+        file.unlink()
+
+
+@cache
+def headers_digest() -> str:
+    """Digest of the runtime headers that CPU code includes."""
+    (root,) = include_dirs(cute=False)
+    base = root / "tilefoundry"
+    files = [base / "runtime.h", *base.glob("runtime/cpu/*.h"), *base.glob("runtime/host/*.h")]
+    total = hashlib.sha256()
+    for file in sorted(files):
+        total.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    return total.hexdigest()

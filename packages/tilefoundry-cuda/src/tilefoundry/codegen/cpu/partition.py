@@ -1,0 +1,200 @@
+"""Split a flat body into groups that become kernels, and views that stay with the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tilefoundry.codegen.cpu.nest import MEMORY_OPS, Nest, is_nest_op
+from tilefoundry.ir.core.expr import Bind, Block, Call, Var
+from tilefoundry.ir.tir.ops import SCALAR_OPS
+
+__all__ = ["VIEW_OPS", "Group", "partition"]
+
+_CHEAP = 8
+
+VIEW_OPS = frozenset({"reshape", "transpose", "slice", "split", "tuple_get_item", "prefetch"})
+"""Ops that the host answers with another view of the same buffer."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Binds that are computed together.
+
+    Attributes:
+        binds: in program order.
+        nest: their iteration domain; None for one whole-tensor op, or for a view.
+        is_view: the host answers it without work.
+        grows: some of its values are computed again along axes that they do not have.
+    """
+
+    binds: list[Bind]
+    nest: Nest | None = None
+    is_view: bool = False
+    grows: bool = False
+
+    def uses(self) -> Iterator[str]:
+        """Names of the values that the binds read, the group's own among them."""
+        for bind in self.binds:
+            for arg in bind.value.args:
+                if isinstance(arg, Var):
+                    yield arg.name
+
+
+def partition(block: Block) -> list[Group]:
+    """Groups in an order in which each comes after those that it reads.
+
+    Greedy in program order: a bind joins the groups that make its operands where a nest holds them all and
+    no cycle among groups arises.
+    """
+    return _Partition(block).run()
+
+
+@dataclass(slots=True)
+class _Partition:
+    block: Block
+    groups: list[Group] = field(default_factory=list)
+    home: dict[str, Group] = field(default_factory=dict)
+    order: dict[str, int] = field(default_factory=dict)
+    uses: dict[str, int] = field(default_factory=dict)
+
+    def run(self) -> list[Group]:
+        self._count_uses()
+        for i, stmt in enumerate(self.block.stmts):
+            assert isinstance(stmt, Bind), "loops and scopes are gone before partitioning"
+            self.order[stmt.target.name] = i
+            self._place(stmt)
+        return self._sorted()
+
+    def _count_uses(self) -> None:
+        for stmt in self.block.stmts:
+            assert isinstance(stmt, Bind)
+            for arg in stmt.value.args:
+                if isinstance(arg, Var):
+                    self.uses[arg.name] = self.uses.get(arg.name, 0) + 1
+        for atom in self.block.results:
+            if isinstance(atom, Var):
+                self.uses[atom.name] = self.uses.get(atom.name, 0) + 1
+
+    def _place(self, bind: Bind) -> None:
+        call = bind.value
+        assert isinstance(call, Call)
+        producers = self._producers(bind)
+        if is_nest_op(call) and (producers or call.op.name not in VIEW_OPS):
+            if self._join(bind, producers):
+                return
+            if call.op.name not in VIEW_OPS:
+                self._open(bind)
+                return
+        is_view = call.op.name in VIEW_OPS
+        self._enter(Group([bind], None, is_view))
+
+    def _producers(self, bind: Bind) -> list[Group]:
+        found: list[Group] = []
+        for arg in bind.value.args:
+            group = self.home.get(arg.name) if isinstance(arg, Var) else None
+            if group is not None and group.nest is not None and group not in found:
+                found.append(group)
+        return found
+
+    def _join(self, bind: Bind, producers: list[Group]) -> bool:
+        choices = [producers] if len(producers) > 1 else []
+        choices += [[group] for group in sorted(producers, key=_rank, reverse=True)]
+        return any(self._try(bind, groups) for groups in choices)
+
+    def _try(self, bind: Bind, groups: list[Group]) -> bool:
+        host = max(groups, key=_rank)
+        others = [group for group in groups if group is not host]
+        if any(not self._worth_merging(other, host) for other in others):
+            return False
+        binds = sorted([bind, *(b for g in groups for b in g.binds)], key=lambda b: self.order[b.target.name])
+        grows = any(group.grows for group in groups) or self._may_grow(binds)
+        nest = Nest.of(binds, grow=grows)
+        if nest is None or self._makes_cycle(groups, bind) or _reads_inside(binds):
+            return False
+        host.binds, host.nest, host.grows = binds, nest, grows
+        self.groups = [group for group in self.groups if group not in others]
+        for one in binds:
+            self.home[one.target.name] = host
+        return True
+
+    def _worth_merging(self, other: Group, host: Group) -> bool:
+        assert other.nest is not None and host.nest is not None
+        return other.nest.matmul is None and not (other.nest.reduced and host.nest.matmul)
+
+    def _may_grow(self, binds: list[Bind]) -> bool:
+        """Computing cheap values again along a new axis is fine where nobody outside reads them."""
+        names = [arg.name for b in binds for arg in b.value.args if isinstance(arg, Var)]
+        inside = [b.target.name for b in binds[:-1]]
+        cost = sum(SCALAR_OPS[b.value.op.name].cost for b in binds if _is_scalar_op(b))  # type: ignore[union-attr]  # a Call
+        return cost <= _CHEAP and all(names.count(name) == self.uses.get(name, 0) for name in inside)
+
+    def _makes_cycle(self, groups: list[Group], bind: Bind) -> bool:
+        """Whether some other group lies between the merged ones: it reads one and is read by another or by ``bind``."""
+        merged = {id(group) for group in groups}
+        needed = [arg.name for arg in bind.value.args if isinstance(arg, Var)]
+        needed += [name for group in groups for name in group.uses()]
+        pending = [g for name in needed if (g := self.home.get(name)) is not None and id(g) not in merged]
+        seen: set[int] = set()
+        while pending:
+            group = pending.pop()
+            if id(group) in seen:
+                continue
+            seen.add(id(group))
+            for name in group.uses():
+                below = self.home.get(name)
+                if below is None or below is group:
+                    continue
+                if id(below) in merged:
+                    return True
+                pending.append(below)
+        return False
+
+    def _open(self, bind: Bind) -> None:
+        self._enter(Group([bind], Nest().add(bind)))
+
+    def _enter(self, group: Group) -> None:
+        self.groups.append(group)
+        for bind in group.binds:
+            self.home[bind.target.name] = group
+
+    def _sorted(self) -> list[Group]:
+        """Depth first over what each group reads; ties in program order."""
+        out: list[Group] = []
+        done: set[int] = set()
+
+        def visit(group: Group) -> None:
+            if id(group) in done:
+                return
+            done.add(id(group))
+            for name in group.uses():
+                below = self.home.get(name)
+                if below is not None and below is not group:
+                    visit(below)
+            out.append(group)
+
+        for group in sorted(self.groups, key=lambda g: self.order[g.binds[-1].target.name]):
+            visit(group)
+        return out
+
+
+def _is_scalar_op(bind: Bind) -> bool:
+    return isinstance(bind.value, Call) and bind.value.op.name in SCALAR_OPS
+
+
+def _reads_inside(binds: list[Bind]) -> bool:
+    """Whether an op that needs its operands in memory would read a value of the same group."""
+    names = {bind.target.name for bind in binds}
+    return any(
+        isinstance(arg, Var) and arg.name in names
+        for bind in binds
+        if isinstance(bind.value, Call) and bind.value.op.name in MEMORY_OPS
+        for arg in bind.value.args
+    )
+
+
+def _rank(group: Group) -> tuple[int, int]:
+    """Groups with a contraction first, then those of more axes."""
+    assert group.nest is not None
+    return (group.nest.matmul is not None, len(group.nest.extents))
+

@@ -1,0 +1,5 @@
+"""From kernels as HIR functions over strided views to loops in TIR."""
+
+from tilefoundry.codegen.cpu.schedule.kernel import KernelSpec, schedule
+
+__all__ = ["KernelSpec", "schedule"]

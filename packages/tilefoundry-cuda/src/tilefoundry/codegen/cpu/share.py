@@ -1,0 +1,82 @@
+"""Emit kernels that differ in names alone once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from tilefoundry.codegen.cpu.emit.source import emit_kernel
+from tilefoundry.codegen.writer import Writer
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.tir.stmt import Comment, DispatchCall, Launch, TirStmt
+
+__all__ = ["ShareKernels"]
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class ShareKernels:
+    """Of kernels that are equal but for the names in them, the first stays and all launches go to it."""
+
+    def run(self, module: Module) -> Module:
+        """``module`` with one kernel per distinct body."""
+        entry = module.entry_function()
+        assert isinstance(entry, PrimFunction)
+        first: dict[str, str] = {}
+        stands_for: dict[str, str] = {}
+        kept: list[PrimFunction] = []
+        for function in module.functions:
+            if function is entry:
+                continue
+            assert isinstance(function, PrimFunction)
+            known = first.setdefault(_shape_of(function), function.name)
+            stands_for[function.name] = known
+            if known == function.name:
+                kept.append(function)
+        host = replace(entry, body=_redirected(entry.body, stands_for))
+        return Module(
+            module.name, (*kept, host), host.name, (), module.target, module.topologies, module.metadata
+        )
+
+
+def _shape_of(function: PrimFunction) -> str:
+    """The kernel's source without comments, its names numbered in order of appearance."""
+    body = tuple(stmt for stmt in function.body if not isinstance(stmt, Comment))
+    out = Writer()
+    emit_kernel(replace(function, body=body), out)
+    own = _own_names(function)
+    numbers: dict[str, str] = {}
+
+    def renamed(match: re.Match[str]) -> str:
+        word = match[0]
+        return numbers.setdefault(word, f"@{len(numbers)}") if word in own else word
+
+    # Folding depends on the length of names, so line breaks do not count.
+    return re.sub(r"\s+", " ", _WORD.sub(renamed, out.text()))
+
+
+def _own_names(function: PrimFunction) -> set[str]:
+    """Words of the source that the program chose, not the emitter."""
+    out = Writer()
+    emit_kernel(function, out)
+    text = out.text()
+    declared = re.findall(r"(?:index_t|bool|f32|f64|f16|bf16|fp8\w+|f8\w+|f4\w+|i8|i16|i32|i64|u8|int)(?:\* const| const)? (\w+)", text)
+    kernel = text.split("(", 1)[0].split()[-1]
+    scratch = re.findall(r"Scratch<\w+> (\w+)", text)
+    pointers = re.findall(r"\* const (\w+)", text)
+    faults = re.findall(r"IndexFault (\w+)", text)
+    return {*declared, *scratch, *pointers, *faults, kernel}
+
+
+def _redirected(stmts: tuple[TirStmt, ...], names: dict[str, str]) -> tuple[TirStmt, ...]:
+    out: list[TirStmt] = []
+    for stmt in stmts:
+        if isinstance(stmt, Launch):
+            out.append(replace(stmt, callee=names[stmt.callee]))
+        elif isinstance(stmt, DispatchCall):
+            out.append(replace(stmt, alternatives=tuple((p, _redirected(b, names)) for p, b in stmt.alternatives)))
+        else:
+            out.append(stmt)
+    return tuple(out)

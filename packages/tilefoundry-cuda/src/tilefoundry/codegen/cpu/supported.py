@@ -1,0 +1,45 @@
+"""Refuse, by name, what the CPU target does not compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilefoundry.codegen.cpu.nest import ARRANGE, ELEMENTWISE, MEMORY_OPS
+from tilefoundry.codegen.cpu.partition import VIEW_OPS
+from tilefoundry.codegen.cpu.schedule.whole import WHOLE_OPS
+from tilefoundry.ir.core.expr import Bind, Call
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.errors import UnsupportedError
+from tilefoundry.ir.hir.function import Function
+
+__all__ = ["SUPPORTED_OPS", "CheckSupported"]
+
+SUPPORTED_OPS = frozenset(ELEMENTWISE | MEMORY_OPS | ARRANGE | VIEW_OPS | {"reduce"} | set(WHOLE_OPS))
+"""Ops that the passes after this one know."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSupported:
+    """The module, unchanged, once every op in it is one that the target computes.
+
+    Raises:
+        UnsupportedError: naming the value and the op.
+    """
+
+    def run(self, module: Module) -> Module:
+        """``module`` itself."""
+        for function in module.functions:
+            if isinstance(function, Function):
+                _check(function)
+        return module
+
+
+def _check(function: Function) -> None:
+    for stmt in function.stmts():
+        if isinstance(stmt, Bind) and isinstance(stmt.value, Call) and stmt.value.op.name not in SUPPORTED_OPS:
+            raise UnsupportedError(
+                f"{function.name}: {stmt.target.name} = tf.{stmt.value.op.name}(...) is not compiled for the cpu "
+                "target; write it with other ops, or run it with tilefoundry.evaluate"
+            )
+    for variant in function.variants:
+        _check(variant.function)

@@ -1,0 +1,30 @@
+"""What code generation hands to the linker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.runtime.abi import EntryABI
+from tilefoundry.target import Target
+
+__all__ = ["LinkableModule"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkableModule:
+    """Functions of one target as source.
+
+    Attributes:
+        target: what it is for.
+        language: ``"c++"`` or ``"cuda"``.
+        source: the text.
+        functions: the TIR that it was written from.
+        entry: ABI of the exported entry.
+    """
+
+    target: Target
+    language: str
+    source: str
+    functions: tuple[PrimFunction, ...]
+    entry: EntryABI

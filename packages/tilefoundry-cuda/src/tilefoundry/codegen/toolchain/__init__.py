@@ -1,0 +1,7 @@
+"""Find the native tools that compilation needs."""
+
+from tilefoundry.codegen.toolchain.errors import ToolchainError
+from tilefoundry.codegen.toolchain.gxx import Compiler, find_cxx
+from tilefoundry.codegen.toolchain.tvm_ffi import FfiPaths, find_ffi
+
+__all__ = ["Compiler", "FfiPaths", "ToolchainError", "find_cxx", "find_ffi"]

@@ -1,0 +1,46 @@
+"""From verified TIR to a loaded library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.errors import LoweringError
+from tilefoundry.ir.hir.function import Function
+from tilefoundry.target import CompilerOptions, Target
+from tilefoundry.verbs.backends import backend_for
+from tilefoundry.verbs.lowering import lower
+
+__all__ = ["build", "compile"]
+
+
+def build(lowered: Module, *, options: CompilerOptions | None = None) -> Any:
+    """Emit, link and load a lowered module.
+
+    Args:
+        lowered: what ``lower`` gives.
+        options: compiler options; the ones that it was lowered with.
+
+    Returns:
+        The callable RuntimeModule.
+
+    Raises:
+        LoweringError: a module that was not lowered.
+    """
+    if not isinstance(lowered, Module) or any(isinstance(f, Function) for f in lowered.functions):
+        raise LoweringError("build takes what lower() gives; to go from a program in one step call compile()")
+    options = options or CompilerOptions()
+    target = lowered.resolve_target()
+    backend = backend_for(target)
+    linkable = backend.emit(lowered, target, options)
+    linked = backend.link(linkable, options)
+    return backend.load(linked)
+
+
+def compile(mod: Any, *, target: Target | str | None = None, options: CompilerOptions | None = None) -> Any:
+    """``build(lower(mod))``: the callable RuntimeModule of a program, without the in-process cache.
+
+    Args, Raises: as for ``lower``.
+    """
+    options = options or CompilerOptions()
+    return build(lower(mod, target=target, options=options), options=options)
