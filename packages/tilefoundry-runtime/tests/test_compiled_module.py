@@ -4,8 +4,8 @@ import threading
 
 import numpy as np
 import pytest
-import toy
 import torch
+import toy
 
 from tilefoundry.dsl import DimVar
 from tilefoundry.ir.types import TensorType

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import toy
 import torch
+import toy
 
 from tilefoundry import func, module
 from tilefoundry.dsl import ConstTensor, Tensor
@@ -241,7 +241,7 @@ def test_a_hand_written_child_class_is_built_with_its_module():
 def test_children_by_a_mapping():
     @runtime_module(toy.Tree)
     class Twin:
-        layers = {name: LeafTwin for name in ("left", "right")}  # noqa: RUF012
+        layers = dict.fromkeys(("left", "right"), LeafTwin)
 
         @runtime_func
         def step(self, x, gain):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from tilefoundry import func, module
-from tilefoundry.dsl import ConstTensor, DimVar, Tensor, tf
+from tilefoundry.dsl import ConstTensor, DimVar, Tensor
 
 N = DimVar("N", 1, 64)
 

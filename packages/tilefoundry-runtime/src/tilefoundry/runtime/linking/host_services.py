@@ -47,7 +47,6 @@ def serve_host(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if threads != current:
             with lock:
                 library.tilefoundry_set_num_threads(threads)
-                _set_blas_threads(threads)
                 current = threads
         return function(*args)
 
@@ -58,9 +57,13 @@ def serve_host(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def _blas() -> ctypes.CDLL:
     import scipy_openblas32
 
-    return ctypes.CDLL(
+    blas = ctypes.CDLL(
         os.path.join(scipy_openblas32.get_lib_dir(), scipy_openblas32.get_library(fullname=True))
     )
+    # Libraries share a product out over their own threads and call the BLAS from each of them: a BLAS with
+    # threads of its own would put these calls one behind the other.
+    blas.scipy_openblas_set_num_threads(1)
+    return blas
 
 
 @cache
@@ -69,7 +72,3 @@ def _blas_table() -> _BlasTable:
         return ctypes.cast(getattr(_blas(), name), ctypes.c_void_p).value or 0
 
     return _BlasTable(ctypes.sizeof(_BlasTable), address("scipy_cblas_sgemm"), address("scipy_cblas_dgemm"))
-
-
-def _set_blas_threads(threads: int) -> None:
-    _blas().scipy_openblas_set_num_threads(threads)
