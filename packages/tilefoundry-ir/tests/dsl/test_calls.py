@@ -16,7 +16,9 @@ M = DimVar("M", 1, 200)
 
 
 @func
-def scaled(x: Tensor[(N, 4), "f32"], w: ConstTensor[(4,), "f32"], s: Tensor[(), "f32"]) -> Tensor[(4, N), "f32"]:
+def scaled(
+    x: Tensor[(N, 4), "f32"], w: ConstTensor[(4,), "f32"], s: Tensor[(), "f32"]
+) -> Tensor[(4, N), "f32"]:
     return tf.transpose(x * w * s, (1, 0))
 
 

@@ -1,5 +1,7 @@
 """@f.converter: registration, checks. Oracle: the converter evaluated on raw tensors."""
 
+# ruff: noqa: E501
+# Long lines are one case each.
 from __future__ import annotations
 
 import pytest
@@ -74,11 +76,23 @@ def test_converters_survive_renaming():
 @pytest.mark.parametrize(
     ("converter", "message"),
     [
-        ('@f.converter("v")\ndef c(r: Tensor[(4,), "f32"]): return r', "f has no weight 'v' to convert; its weights: w"),
+        (
+            '@f.converter("v")\ndef c(r: Tensor[(4,), "f32"]): return r',
+            "f has no weight 'v' to convert; its weights: w",
+        ),
         ('@f.converter("x")\ndef c(r: Tensor[(4,), "f32"]): return r', "f has no weight 'x' to convert"),
-        ('@f.converter("w")\ndef c(r: Tensor[(5,), "f32"]): return r', r"returns f32\[5\], the weight is declared f32\[4\]"),
-        ('@f.converter("w")\ndef c(r: Tensor[(4,), "f16"]): return r', r"returns f16\[4\], the weight is declared f32\[4\]"),
-        ('@f.converter("w")\ndef c(r: ConstTensor[(4,), "f32"]): return r', "declare it Tensor, not ConstTensor"),
+        (
+            '@f.converter("w")\ndef c(r: Tensor[(5,), "f32"]): return r',
+            r"returns f32\[5\], the weight is declared f32\[4\]",
+        ),
+        (
+            '@f.converter("w")\ndef c(r: Tensor[(4,), "f16"]): return r',
+            r"returns f16\[4\], the weight is declared f32\[4\]",
+        ),
+        (
+            '@f.converter("w")\ndef c(r: ConstTensor[(4,), "f32"]): return r',
+            "declare it Tensor, not ConstTensor",
+        ),
         (
             '@f.converter("w")\ndef c(r: Tensor[(4,), "f32"]): return r\n'
             '@f.converter("w")\ndef d(r: Tensor[(4,), "f32"]): return r',

@@ -1,5 +1,7 @@
 """Errors point at file, line and column, and show the source line with a caret."""
 
+# ruff: noqa: E501
+# Long lines are one case each.
 from __future__ import annotations
 
 import traceback
@@ -23,9 +25,21 @@ def error_of(run, text: str) -> DslError:
         ("@func\ndef f(x: Tensor[(4,), 'f33']):\n    return x\n", 2, "Tensor[(4,), 'f33']"),
         ("@func\ndef f(x: Tensor[(4,), 'f32']):\n    größe = x\n    return größe + q\n", 4, "q"),
         ("@func\ndef f(\n    x: Tensor[(4,), 'f32'],\n    y,\n):\n    return x\n", 4, "y"),
-        ("@func\ndef f(x: Tensor[(4,), 'f32']):\n    return tf.softmax(x,\n                      axis=7)\n", 3, "tf.softmax(x,"),
-        ("class A:\n    class B:\n        @func\n        def f(x: Tensor[(4,), 'f32']):\n            return q\n", 5, "q"),
-        ("@func\ndef f(x: Tensor[(4,), 'f32']) -> 'Tensor[(q,), \"f32\"]':\n    return x\n", 2, "'Tensor[(q,), \"f32\"]'"),
+        (
+            "@func\ndef f(x: Tensor[(4,), 'f32']):\n    return tf.softmax(x,\n                      axis=7)\n",
+            3,
+            "tf.softmax(x,",
+        ),
+        (
+            "class A:\n    class B:\n        @func\n        def f(x: Tensor[(4,), 'f32']):\n            return q\n",
+            5,
+            "q",
+        ),
+        (
+            "@func\ndef f(x: Tensor[(4,), 'f32']) -> 'Tensor[(q,), \"f32\"]':\n    return x\n",
+            2,
+            "'Tensor[(q,), \"f32\"]'",
+        ),
         ("@module\nclass M:\n    def m(self): pass\n    x = 3\n", 4, "x = 3"),
     ],
 )

@@ -1,5 +1,7 @@
 """Operators, literals, static Python values and tuples. Oracle: the same formula on torch tensors."""
 
+# ruff: noqa: B905, SIM201
+# The programs in this file are DSL source, written as a user writes them.
 from __future__ import annotations
 
 import math
@@ -271,7 +273,7 @@ def test_every_value_has_its_own_name_and_assigned_names_are_kept():
     def f(t0: Tensor[(N,), "f32"]) -> Tensor[(N,), "f32"]:
         x = t0 * t0 + 1.0
         x = x + x
-        N = x * 2.0  # noqa: N806  # a value may be called like an extent
+        N = x * 2.0  # a value may be called like an extent
         return N
 
     names = [stmt.target.name for stmt in f.stmts()]

@@ -22,7 +22,9 @@ print(json.dumps({"took": took, "loaded": [m for m in ("torch", "numpy", "tvm_ff
 
 
 def probe() -> dict:
-    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], capture_output=True, text=True, check=True, timeout=60
+    )
     return json.loads(done.stdout)
 
 
@@ -34,7 +36,9 @@ def test_import_is_quick_and_loads_no_framework():
 
 def test_the_facade_itself_loads_nothing_of_the_project():
     code = "import sys, tilefoundry; print([m for m in sys.modules if m.startswith('tilefoundry.')])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -48,7 +52,10 @@ def test_lazy_names_and_static_names_agree():
     tree = ast.parse(Path(tilefoundry.__file__).read_text())
     (block,) = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
     static = {
-        alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
     assert static == tilefoundry._MODULE_OF
     assert sorted(static) == sorted(tilefoundry.__all__)

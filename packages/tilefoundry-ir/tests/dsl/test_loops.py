@@ -1,5 +1,7 @@
 """for statements: one loop node, carried values, unrolling. Oracle: the same loop in Python on torch tensors."""
 
+# ruff: noqa: B007
+# The programs in this file are DSL source, written as a user writes them.
 from __future__ import annotations
 
 import pytest

@@ -52,9 +52,7 @@ def test_children_are_named_after_their_attribute_and_called_with_activations():
     found = calls(Pair, "both")
     assert [call.path for call in found] == [("first", "step"), ("second", "step")]
     assert [call.callee for call in found] == [child.lookup("step") for child in Pair.modules]
-    assert all(
-        call.callee is child.lookup("step") for call, child in zip(found, Pair.modules, strict=True)
-    )
+    assert all(call.callee is child.lookup("step") for call, child in zip(found, Pair.modules, strict=True))
 
 
 def test_a_tuple_of_named_modules_attaches_each_and_its_loop_unrolls():
@@ -197,7 +195,10 @@ class M:
             "@module\nclass M:\n    @func\n    def g(x: Tensor[(4,), 'f32']): return F(x)",
             r"the module F is no child of the class that is being defined; attach it there first \(f = F\)",
         ),
-        ("@func\ndef g(x: Tensor[(4,), 'f32']): return F(x)", "cannot be called from a function outside a class"),
+        (
+            "@func\ndef g(x: Tensor[(4,), 'f32']): return F(x)",
+            "cannot be called from a function outside a class",
+        ),
         (
             "@module\nclass M:\n    c = F\n    @func\n    def g(x: Tensor[(4,), 'f32']): return c(x)",
             "the child module c has no entry to call",

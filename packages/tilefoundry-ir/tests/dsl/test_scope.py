@@ -1,5 +1,7 @@
 """Names resolve through class bodies, the enclosing function, its closure, globals and builtins, innermost first."""
 
+# ruff: noqa: C416
+# The programs in this file are DSL source, written as a user writes them.
 from __future__ import annotations
 
 import pytest
@@ -124,7 +126,7 @@ def test_a_cell_that_is_filled_later_is_not_defined_yet():
         def f(x: Tensor[(4,), "f32"]) -> Tensor[(4,), "f32"]:
             return x * later
 
-        later = 3.0  # noqa: F841
+        later = 3.0
 
 
 def test_comprehension_variables_stay_inside():

@@ -1,5 +1,7 @@
 """What a signature declares, and what it may not."""
 
+# ruff: noqa: RUF059
+# The programs in this file are DSL source, written as a user writes them.
 from __future__ import annotations
 
 import pytest
@@ -128,4 +130,3 @@ def test_results_are_compared_in_normal_form():
         return tf.reshape(x, (2 * N,))
 
     assert f.result.shape == (2 * N,)
-

@@ -11,7 +11,7 @@ import pytest
 
 from tilefoundry.ir.errors import DslError
 
-MODEL = '''
+MODEL = """
 from tilefoundry.dsl import *
 N = DimVar("N", 1, 100)
 
@@ -20,7 +20,7 @@ class M:
     @func
     def f(x: Tensor[(N,), "f32"]) -> Tensor[(N,), "f32"]:
         return x + 1.0
-'''
+"""
 
 
 def load(path):
@@ -38,7 +38,9 @@ def test_a_file_is_an_ordinary_importable_module(tmp_path):
 
 def test_a_file_with_other_letters_and_tabs(tmp_path):
     path = tmp_path / "mödel.py"
-    path.write_text(MODEL.replace("    ", "\t").replace("return x + 1.0", 'größe = x  # ©\n\t\treturn größe + 1.0'))
+    path.write_text(
+        MODEL.replace("    ", "\t").replace("return x + 1.0", "größe = x  # ©\n\t\treturn größe + 1.0")
+    )
     assert load(path).M.entry == "f"
 
 
@@ -62,17 +64,23 @@ def test_a_changed_file_is_read_again(tmp_path):
 
 
 def test_source_that_python_does_not_keep_is_an_error_that_says_so():
-    with pytest.raises(DslError, match="Python keeps no source for f, and the DSL reads source text; put the definition"):
+    with pytest.raises(
+        DslError, match="Python keeps no source for f, and the DSL reads source text; put the definition"
+    ):
         exec(textwrap.dedent(MODEL), {"__name__": "nowhere"})
 
 
-@pytest.mark.skipif(sys.version_info < (3, 13), reason="the interactive prompt keeps source from Python 3.13 on")
+@pytest.mark.skipif(
+    sys.version_info < (3, 13), reason="the interactive prompt keeps source from Python 3.13 on"
+)
 def test_the_prompt_keeps_source():
     done = prompt(MODEL + "\nprint(M.entry * 3)\n")
     assert "fff" in done.stdout
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="the interactive prompt keeps source from Python 3.13 on")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 13), reason="the interactive prompt keeps source from Python 3.13 on"
+)
 def test_the_prompt_without_source_says_so():
     done = prompt(MODEL)
     assert "Python keeps no source" in done.stderr

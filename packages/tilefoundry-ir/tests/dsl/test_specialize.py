@@ -39,7 +39,6 @@ def test_a_call_of_a_specialised_function():
         @func
         def f(x: Tensor[(S,), "f32"]) -> Tensor[(S,), "f32"]:
             """Its docstring does not count as a body."""
-            pass
 
         @f.specialize(DimVarRangePat("S", 1, 9))
         def _(x: Tensor[(S,), "f32"]) -> Tensor[(S,), "f32"]:
@@ -87,9 +86,21 @@ class M:
 @pytest.mark.parametrize(
     ("base", "variant", "message"),
     [
-        ("return x", 'x: Tensor[(S,), "f32"]) -> Tensor[(S,), "f32"]:\n    return x', "f has a body of its own"),
-        ("pass", 'y: Tensor[(S,), "f32"]) -> Tensor[(S,), "f32"]:\n    return y', "has its parameters and result"),
-        ("pass", 'x: Tensor[(S,), "f32"]) -> Tensor[(S,), "bool"]:\n    return x > 0.0', "has its parameters and"),
+        (
+            "return x",
+            'x: Tensor[(S,), "f32"]) -> Tensor[(S,), "f32"]:\n    return x',
+            "f has a body of its own",
+        ),
+        (
+            "pass",
+            'y: Tensor[(S,), "f32"]) -> Tensor[(S,), "f32"]:\n    return y',
+            "has its parameters and result",
+        ),
+        (
+            "pass",
+            'x: Tensor[(S,), "f32"]) -> Tensor[(S,), "bool"]:\n    return x > 0.0',
+            "has its parameters and",
+        ),
         ("pass", 'x: Tensor[(S,), "f32"]) -> Tensor[(S,), "f32"]:\n    pass', "a variant of f needs a body"),
     ],
 )

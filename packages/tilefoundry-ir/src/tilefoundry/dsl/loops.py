@@ -52,7 +52,7 @@ def _read_loop(ctx: BodyContext, node: ast.For, loop: LoopRange) -> None:
     ctx.dims -= {index, window}
     index_var = ctx.indices.pop(index.name)
     _check_static_names(ctx, node, before, carried)
-    kept = [name for name in carried if _is_carry(ctx, name, inner[name], stmts)]
+    kept = [name for name in carried if _is_carry(ctx, node, name, inner[name], stmts)]
     carries = tuple(_carry(ctx, before[name], inner[name], name) for name in kept)
     results = tuple(_result(ctx, node, name, inner[name]) for name in kept)
     body = Block(tuple(stmts), results)
@@ -122,10 +122,17 @@ def _check_static_names(ctx: BodyContext, node: ast.For, before: dict[str, Any],
             )
 
 
-def _is_carry(ctx: BodyContext, name: str, inner: Var, stmts: list[Stmt]) -> bool:
-    """False for a name that the body binds afresh, with another type, before it reads it."""
+def _is_carry(ctx: BodyContext, node: ast.For, name: str, inner: Var, stmts: list[Stmt]) -> bool:
+    """False for a name that the body binds afresh, with another type or in an inner loop, before it reads it."""
+    read = _reads(stmts, inner)
+    if name not in ctx.locals:
+        if read:
+            raise ctx.error(
+                node, f"{name} has no value after one iteration: {ctx.gone.get(name, 'it is not bound')}"
+            )
+        return False
     result = ctx.locals[name]
-    return not (is_value(result) and not _keeps_type(inner, result) and not _reads(stmts, inner))
+    return read or not is_value(result) or _keeps_type(inner, result)
 
 
 def _keeps_type(inner: Var, result: Atom) -> bool:

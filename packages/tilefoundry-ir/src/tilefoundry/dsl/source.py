@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, TypeVar, Union
@@ -124,11 +124,20 @@ def _definitions(filename: str, lines: Sequence[str]) -> dict[tuple[str, int], D
             f"{filename}: the source of the running code is no Python any more ({error}); import it again"
         ) from None
     found: dict[tuple[str, int], Definition] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            found[(node.name, first)] = node
+    for node in _nested_definitions(tree):
+        first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+        found[(node.name, first)] = node
     return found
+
+
+def _nested_definitions(node: ast.AST) -> Iterator[Definition]:
+    """Every function and class below ``node``; lambdas aside, they stand in statement lists only."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inner = getattr(node, block, ())
+        for stmt in inner if isinstance(inner, list) else ():
+            if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                yield stmt
+            yield from _nested_definitions(stmt)
 
 
 def _column(line: str, offset: int) -> int:

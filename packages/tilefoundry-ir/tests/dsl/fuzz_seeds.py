@@ -1,0 +1,117 @@
+"""Programs that the fuzzer mutates: together they use every construct of the DSL."""
+
+# ruff: noqa: E501
+# The programs in this file are DSL source, written as a user writes them.
+from __future__ import annotations
+
+__all__ = ["SEEDS"]
+
+ENCODER = """
+B = DimVar("B", 1, 65); S = DimVar("S", 1, 129); H = 16; HEADS = 4; D = 4
+
+@module(entry="layer")
+class Layer:
+    @func
+    def attention(x: Tensor[(B, S, H), "f32"], mask: Tensor[(B, S), "f32"], wq: ConstTensor[(H, H), "f32"], bq: ConstTensor[(H,), "f32"]) -> Tensor[(B, S, H), "f32"]:
+        q = tf.transpose(tf.reshape(tf.matmul(x, wq) + bq, (B, S, HEADS, D)), (0, 2, 1, 3))
+        k = q * 0.5
+        scores = tf.matmul(q, tf.transpose(k, (0, 1, 3, 2))) * (1.0 / math.sqrt(D))
+        scores += tf.reshape((1.0 - mask) * -3.0e38, (B, 1, 1, S))
+        p = tf.softmax(scores, axis=-1)
+        return tf.reshape(tf.transpose(p @ k, (0, 2, 1, 3)), (B, S, H))
+
+    @attention.converter("wq")
+    def wq_t(query: Tensor[(H, H), "f32"]) -> Tensor[(H, H), "f32"]:
+        return tf.transpose(query, (1, 0))
+
+    @func
+    def layer(x: Tensor[(B, S, H), "f32"], mask: Tensor[(B, S), "f32"], wq: ConstTensor[(H, H), "f32"], bq: ConstTensor[(H,), "f32"], g: ConstTensor[(H,), "f32"]) -> Tensor[(B, S, H), "f32"]:
+        y = attention(x, mask, wq, bq=bq) + x
+        z = tf.layer_norm(y, g, bq, axis=-1, eps=1e-12)
+        return tf.gelu(z, approximate="none") if HEADS > 2 else z
+
+@module(entry="encode")
+class Model:
+    layers = tuple(Layer.renamed(f"layer{i}") for i in range(3))
+
+    @func
+    def encode(ids: Tensor[(B, S), "i64"], mask: Tensor[(B, S), "i64"], word: ConstTensor[(100, H), "f32"], position: ConstTensor[(128, H), "f32"]) -> Tensor[(B, H), "f32"]:
+        m = tf.cast(mask, "f32")
+        x = tf.index_select(word, ids, dim=0) + position[0:S]
+        for layer in layers:
+            x = layer(x, m)
+        m = tf.reshape(m, (B, S, 1))
+        pooled = tf.reduce(x * m, axes=(1,), keepdim=False, kind="sum") / tf.clamp(tf.reduce(m, axes=(1,), keepdim=False, kind="sum"), 1e-9, 1e9)
+        return pooled * tf.rsqrt(tf.reduce(pooled * pooled, axes=(-1,), keepdim=True, kind="sum"))
+"""
+
+LOOPS = """
+N = DimVar("N", 1, 100); M = DimVar("M", 4, 50)
+
+@func
+def tiles(x: Tensor[(N, 8), "f32"], p: Tensor[(), "i64"]) -> tuple[Tensor[(N, 8), "f32"], Tensor[(8,), "f32"]]:
+    y = tf.zeros(Tensor[(N, 8), "f32"])
+    top = x[p, :]
+    for i in tile(N, 4):
+        w = x[i, :]
+        top = tf.maximum(top, tf.reduce(w, axes=(0,), keepdim=False, kind="max"))
+        y = tf.insert_slice(y, w * 2.0 + tf.zeros(Tensor[(i.extent, 8), "f32"]), (i, 0))
+    return y, top
+
+@func
+def ranges(x: Tensor[(12, M), "f16"], c: Tensor[(12, M), "bool"]) -> Tensor[(2, M), "f16"]:
+    a, b = x[0:2], x[-2:]
+    for i in range(1, 5):
+        window = x[2 * i : 2 * i + 2, ...]
+        a, b = b + window, tf.where(c[i : i + 2], a, 0.0)
+        for j in range(M // 2):
+            b = b * tf.cast(j + i, "f16")
+    parts = [a * float(k) for k in (1, 2, 3) if k != 2]
+    return tf.concat(*parts, axis=0)[::2] - (a if M > 2 else b)
+
+@func
+def calls(x: Tensor[(N, 8), "f32"], n: Tensor[(), "i64"]) -> Tensor[(4, N), "f32"]:
+    y, t = tiles(x, n)
+    left, right = tf.split(y + t, 1, 2)
+    values, indices = tf.topk(left, 2, axis=-1)
+    both = tf.stack(left, right, axis=0)
+    flags = (both[0] > 0.0) & ~(both[1] <= left) | (left != right)
+    z: Tensor[(N, 4), "f32"] = tf.where(flags, left ** 2, -right) % 3.0
+    return tf.transpose(z, (1, 0))
+"""
+
+PLACED = """
+N = DimVar("N", 1, 100)
+
+@module(entry="main", topologies=(Topology("cta", 8), Topology("thread", 32)))
+class Placed:
+    @func
+    def kernel(x: Tensor[(N, 64), "f32"], w: ConstTensor[(64,), "f32"]) -> Tensor[(N, 64), "f32"]:
+        with Mesh(("cta", "thread"), (8, 32), ("b", "t")) as c:
+            y = tf.zeros(Tensor[(N, 64), "f32"])
+            for i in tile(N, 1, over=c.b):
+                row = tf.reshard(x[i, :], (1, 64 @ c.t), "rmem")
+                square = row * row
+                mean = tf.reshard(tf.reduce(square, axes=(-1,), keepdim=True, kind="mean"), (1, 1), "rmem")
+                out = tf.reshard(row * tf.rsqrt(mean + 1e-6), (1, 64), "gmem")
+                y = tf.insert_slice(y, out * w, (i, 0))
+            return y
+
+    @func
+    def base(x: Tensor[(N, 64), "f32"]) -> Tensor[(N, 64), "f32"]:
+        pass
+
+    @base.specialize(DimVarRangePat("N", 1, 10))
+    def small(x: Tensor[(N, 64), "f32"]) -> Tensor[(N, 64), "f32"]:
+        return x + 1.0
+
+    @base.specialize(DimVarRangePat("N", 10, 100))
+    def large(x: Tensor[(N, 64), "f32"]) -> Tensor[(N, 64), "f32"]:
+        return x - 1.0
+
+    @func
+    def main(x: Tensor[(N, 64), "f32"], w: ConstTensor[(64,), "f32"]) -> Tensor[(N, 64), "f32"]:
+        return kernel(base(x), w)
+"""
+
+SEEDS = (ENCODER, LOOPS, PLACED)
