@@ -17,6 +17,15 @@ from .carriers.evictable import Evictable
 from .carriers.file_backed import FileBacked
 from .carriers.generic import Generic
 from .carriers.metal import Metal
+from .carriers.tiled_evictable import (
+    AwaitProjection,
+    AwaitResidency,
+    ResidencyPlan,
+    ResidencyPolicy,
+    TiledEvictable,
+    TileSelection,
+    TileSet,
+)
 from .constructors import (
     from_dlpack,
     from_numpy,
@@ -101,6 +110,14 @@ __all__ = [
     "BlockDevice",
     "BlockDeviceCarrier",
     "Evictable",
+    # tiled carriers
+    "TiledEvictable",
+    "TileSelection",
+    "TileSet",
+    "ResidencyPlan",
+    "ResidencyPolicy",
+    "AwaitProjection",
+    "AwaitResidency",
     # making and handing over
     "tensor",
     "zeros",

@@ -1,0 +1,146 @@
+"""Access: boxes of an operand's values as torch tensors, whether the operand is tiled or ordinary.
+
+A box is a range per mode. It comes back with one dimension per mode, the last mode first, in fresh contiguous memory
+where the operand is tiled, so that what is computed from it does not depend on where a tile happened to lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import TYPE_CHECKING
+
+from tilefoundry.ir.layout import IntTuple, flatten
+from tilefoundry.ir.layout import product as size_of
+
+from ...tensor import Tensor
+from .carrier import TiledEvictable
+from .packing import Packing, packing
+from .tensors import flat_values
+from .tile_reader import read_tiles, row
+
+if TYPE_CHECKING:
+    import torch
+
+Box = tuple[range, ...]
+
+
+def mode_sizes(extents: IntTuple) -> tuple[int, ...]:
+    """The size of each top-level mode of a shape."""
+    return tuple(map(size_of, extents)) if isinstance(extents, tuple) else (extents,)
+
+
+class Access:
+    """The values of one operand. ``swap`` exchanges the two modes of a matrix."""
+
+    def __init__(self, tensor: Tensor, *, swap: bool = False, like: IntTuple | None = None) -> None:
+        self.tensor, self._swap = tensor, swap
+        self.sizes = mode_sizes(tensor.shape.extents)
+        carrier = tensor.carrier
+        self._tiled = carrier if isinstance(carrier, TiledEvictable) else None
+        if self._tiled is not None:
+            inside = self._tiled._footprint(tensor.layout, tensor.offset, "operand")
+            geometry = self._tiled._core.geometry
+            self._form = packing(inside, geometry, (1,) * geometry.rank, "canonical")
+        else:
+            self._view = _by_mode(tensor, tensor.shape.extents if like is None else like)
+
+    @property
+    def is_tiled(self) -> bool:
+        """Whether the operand is tiled."""
+        return self._tiled is not None
+
+    def cuts(self, mode: int) -> int:
+        """The extent at which tiles cut ``mode``; the whole mode for an ordinary operand."""
+        mode = 1 - mode if self._swap else mode
+        return self.sizes[mode] if self._tiled is None else self._tiled.tile_shape[mode]
+
+    def box(self, ranges: Box) -> torch.Tensor:
+        """The values in ``ranges``; a mode of size 1 keeps its one value whatever its range."""
+        if self._swap:
+            return self._box(ranges[::-1]).transpose(0, 1)
+        return self._box(ranges)
+
+    def _box(self, ranges: Box) -> torch.Tensor:
+        if self._tiled is None:
+            view = self._view
+            for mode, taken in enumerate(ranges):
+                dim = view.ndim - 1 - mode
+                if view.shape[dim] > 1:
+                    view = view.narrow(dim, taken.start, len(taken))
+            return view
+        return self._from_tiles(
+            tuple(r if s > 1 else range(1) for r, s in zip(ranges, self.sizes, strict=True))
+        )
+
+    def _from_tiles(self, ranges: Box) -> torch.Tensor:
+        carrier = self._tiled
+        assert carrier is not None
+        core, tile = carrier._core, carrier.tile_shape
+        spans = [range(r.start // t, (r.stop - 1) // t + 1) for r, t in zip(ranges, tile, strict=True)]
+        coordinates = list(product(*spans[::-1]))
+        codes = [core.geometry.code(c[::-1]) for c in coordinates]
+        found = read_tiles(core, codes)
+        out = flat_values(core.primary.prototype).new_zeros([len(r) for r in ranges[::-1]])
+        for coordinate, code in zip(coordinates, codes, strict=True):
+            slot = found[code]
+            if slot is not None:
+                _paste(out, one_tile(row(core, slot), self._form, tile), coordinate[::-1], tile, ranges)
+        core.mover.finish()
+        return out
+
+
+def one_tile(values: torch.Tensor, form: Packing, tile: Sequence[int]) -> torch.Tensor:
+    """A tile as it lies (flat) with one dimension per axis, last first; a copy."""
+    compact = values.new_empty(values.shape)
+    form.by_tile(compact)[form.place(0)].copy_(values.view(form.tile_dims))
+    return compact.view(tuple(tile[::-1]))
+
+
+def _paste(
+    out: torch.Tensor, tile_values: torch.Tensor, coordinate: Sequence[int], tile: Sequence[int], ranges: Box
+) -> None:
+    target, source = out, tile_values
+    for mode, (c, t, r) in enumerate(zip(coordinate, tile, ranges, strict=True)):
+        dim = out.ndim - 1 - mode
+        start, stop = max(c * t, r.start), min((c + 1) * t, r.stop)
+        target = target.narrow(dim, start - r.start, stop - start)
+        source = source.narrow(dim, start - c * t, stop - start)
+    target.copy_(source)
+
+
+def _by_mode(tensor: Tensor, like: IntTuple) -> torch.Tensor:
+    """An ordinary tensor with one dimension per mode of ``like``, to whose leaves it is expanded, last mode first.
+
+    Modes stay of size 1 where the whole mode is of size 1.
+    """
+    flat = flat_values(tensor.carrier)
+    mine = tensor.layout.concrete.flat_modes()
+    sizes, strides, shape = [], [], []
+    position = 0
+    for mode_mine, mode in zip(_modes(tensor.shape.extents), _modes(like), strict=True):
+        count = len(flatten(mode))
+        keep = size_of(mode_mine) == 1
+        for (extent, stride), wanted in zip(mine[position : position + count], flatten(mode), strict=True):
+            sizes.append(extent if keep else wanted)
+            strides.append(stride if extent > 1 else 0)
+        shape.append(1 if keep else size_of(mode))
+        position += count
+    view = flat.as_strided(sizes[::-1], strides[::-1], flat.storage_offset() + tensor.offset)
+    return view.reshape(shape[::-1])
+
+
+def _modes(extents: IntTuple) -> tuple[IntTuple, ...]:
+    return extents if isinstance(extents, tuple) else (extents,)
+
+
+def blocks(size: int, step: int) -> Iterator[range]:
+    """``range(size)`` in pieces of ``step``."""
+    for start in range(0, size, step):
+        yield range(start, min(size, start + step))
+
+
+def boxes(sizes: Sequence[int], steps: Sequence[int]) -> Iterator[Box]:
+    """Every box of a grid of ``steps``, first mode fastest."""
+    for box in product(*[list(blocks(n, s)) for n, s in zip(sizes[::-1], steps[::-1], strict=True)]):
+        yield box[::-1]

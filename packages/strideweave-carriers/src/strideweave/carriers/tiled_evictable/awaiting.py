@@ -1,0 +1,75 @@
+"""The handles on tiled work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...movement.completion import AwaitResult, Completion
+from ...tensor import Tensor
+
+if TYPE_CHECKING:
+    from .core import Core
+
+T = TypeVar("T")
+
+
+def _timed(completion: Completion[T], core: Core) -> T:
+    if completion.done:
+        return completion.result()
+    begun = time.perf_counter()
+    try:
+        return completion.result()
+    finally:
+        core.stats.add(stalls=1, stall_seconds=time.perf_counter() - begun)
+
+
+class AwaitProjection(AwaitResult[Tensor]):
+    """A handle on a projection. It is no Tensor: operations refuse it.
+
+    ``wait()`` blocks until every byte is in place and returns the compact Tensor, the same each time.
+    """
+
+    __slots__ = ("_core", "_publish", "_queued")
+
+    def __init__(
+        self,
+        completion: Completion[Tensor],
+        queued: Completion[Any],
+        publish: Callable[[Tensor], Tensor],
+        core: Core,
+    ) -> None:
+        super().__init__(completion)
+        self._queued, self._publish, self._core = queued, publish, core
+
+    def wait(self) -> Tensor:
+        """The compact Tensor, complete. Raises the projection's failure, the same object each time."""
+        return _timed(self._completion, self._core)
+
+    def on_stream(self, stream: Any = None) -> Tensor:
+        """The compact Tensor once every copy is submitted, ordered on ``stream`` (default: the current one).
+
+        Work that is queued on that stream afterwards sees the values; the host does not wait for the device.
+        A failure of the device later on is raised by ``wait()`` and by ``release()``. On carriers without
+        streams this is ``wait()``.
+        """
+        tensor, events = self._queued.result()
+        if not events:
+            return self.wait()
+        self._core.mover.order(stream, events)
+        return self._publish(tensor)
+
+
+class AwaitResidency(AwaitResult[None]):
+    """A handle on a promotion or eviction; ``wait()`` returns None."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, completion: Completion[None], core: Core) -> None:
+        super().__init__(completion)
+        self._core = core
+
+    def wait(self) -> None:
+        """Block until the set has moved as a whole; raises the failure that left it as it was."""
+        return _timed(self._completion, self._core)

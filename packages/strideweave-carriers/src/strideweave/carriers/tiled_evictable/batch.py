@@ -1,0 +1,186 @@
+"""Batch: tiles that move onto primary together, the tiles they replace, and how both come to be or are undone.
+
+Order of events: replaced dirty tiles are written back; then tiles are loaded into the slots; then, at commit, the
+table changes for all of them at once. Before commit the table shows the state as it was. Undoing loads the replaced
+tiles into their slots again; where even that fails they are left on secondary, where their values are safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...movement.completion import Completion, when_all
+from .mover import Move
+from .slots import Slot
+from .table import TileRecord
+
+if TYPE_CHECKING:
+    from .core import Core
+    from .request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``record`` moves from ``source`` (None: it is zero) to ``target`` on primary."""
+
+    record: TileRecord
+    source: Slot | None
+    target: Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """``record`` gives up ``slot`` on primary; ``backup`` is where a dirty one is written, else None."""
+
+    record: TileRecord
+    slot: Slot
+    backup: Slot | None
+
+
+class Batch:
+    """Loads and victims of one request on one core; ``arrived`` settles once the loads may be used or failed."""
+
+    passive = False
+    """Whether readers of primary need not wait for it."""
+
+    def __init__(self, core: Core, request: Request, loads: list[Load], victims: list[Victim]) -> None:
+        self.core, self.request = core, request
+        self.loads, self.victims = loads, victims
+        self.arrived: Completion[None] = Completion()
+        self.loaded: Completion[None] = Completion()
+        """Settles once the values are in their slots, which for an atomic request is before the commit."""
+        self.settled = False
+        self.blank = False
+        """Whether slots are filled by the request itself, so that nothing is loaded."""
+        self._loading = False
+
+    def brings(self, code: int) -> bool:
+        """Whether the tile is one that comes onto primary."""
+        return any(load.record.code == code for load in self.loads)
+
+    def start(self) -> None:
+        """Submit. What this raises means that nothing was submitted."""
+        writes = [self.core.move(v.slot, v.backup) for v in self.victims if v.backup is not None]
+        if not writes:
+            self._load()
+        else:
+            parts = self.core.mover.copy(writes)
+            self.request.submitted = True
+            when_all(parts, self._written)
+
+    def _written(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._arrive(error)
+            return
+        self.core.stats.stored(self.victims, self.core.tile_bytes)
+        try:
+            self._load()
+        except BaseException as failure:
+            self._arrive(failure)
+
+    def _load(self) -> None:
+        begun = self.core.stats.clock()
+        copies: list[Move] = []
+        zeros: list[Slot] = []
+        for load in () if self.blank else self.loads:
+            if load.source is None:
+                zeros.append(load.target)
+            else:
+                copies.append(self.core.move(load.source, load.target))
+        parts = self.core.mover.copy(copies, self.request.independent) if copies else []
+        self._loading = True
+        self.request.submitted = True
+        if zeros:
+            parts = [*parts, self.core.mover.guarded_compute(lambda: self.core.clear(zeros))]
+        when_all(parts, lambda error: self._loaded(error, begun))
+
+    def _loaded(self, error: BaseException | None, begun: float) -> None:
+        if error is None and not self.blank:
+            self.core.stats.loaded(self.loads, self.core.tile_bytes, begun)
+        self._arrive(error)
+
+    def _arrive(self, error: BaseException | None) -> None:
+        if error is None:
+            self.loaded.resolve(None)
+        else:
+            self.loaded.reject(error)
+        if self.request.atomic:
+            # Its request commits or undoes all its batches together, once every one has come this far.
+            self.request.end(error)
+        elif error is not None:
+            self.roll_back(error, lambda: self.request.end(error))
+        else:
+            self.commit()
+            self.request.end()
+
+    def commit(self) -> None:
+        """Make the loads resident and the victims not, all at once."""
+        with self.core.lock:
+            self.apply()
+        self.announce()
+
+    def apply(self) -> None:
+        """The table's part of ``commit``; under the lock."""
+        core = self.core
+        for victim in self.victims:
+            core.table.displace(victim.record)
+            core.placed(victim.record, False)
+            if victim.backup is not None:
+                victim.record.secondary, victim.record.dirty = victim.backup, False
+            victim.record.transit = None
+        for load in self.loads:
+            core.table.place(load.record, load.target)
+            load.record.transit = None
+            core.placed(load.record, True)
+        self.settled = True
+
+    def announce(self) -> None:
+        """Let go on what waited for the batch."""
+        self.arrived.resolve(None)
+        self.core.poke()
+
+    def roll_back(self, error: BaseException, then: Callable[[], None]) -> None:
+        """Restore the state before the batch, then settle ``arrived`` with ``error`` and call ``then``."""
+        back = [v for v in self.victims if self._loading]
+        if not back:
+            self._undo([], error, then)
+            return
+        moves = [
+            self.core.move(v.backup or v.record.secondary, v.slot) for v in back if not v.record.is_zero()
+        ]
+        zeros = [v.slot for v in back if v.record.is_zero()]
+
+        def restored(failure: BaseException | None) -> None:
+            self._undo([] if failure is None else back, error, then)
+
+        try:
+            parts = self.core.mover.copy(moves) if moves else []
+            if zeros:
+                parts = [*parts, self.core.mover.guarded_compute(lambda: self.core.clear(zeros))]
+        except BaseException as failure:
+            restored(failure)
+        else:
+            when_all(parts, restored)
+
+    def _undo(self, lost: list[Victim], error: BaseException, then: Callable[[], None]) -> None:
+        core = self.core
+        taken = {v.slot for v in self.victims}
+        with core.lock:
+            for victim in self.victims:
+                victim.record.transit = None
+                if victim in lost:
+                    core.table.displace(victim.record)
+                    core.give_primary(victim.slot)
+                    if victim.backup is not None:
+                        victim.record.secondary, victim.record.dirty = victim.backup, False
+                elif victim.backup is not None and victim.backup != victim.record.secondary:
+                    core.give_secondary(victim.backup)
+            for load in self.loads:
+                load.record.transit = None
+                if load.target not in taken:
+                    core.give_primary(load.target)
+            self.settled = True
+        self.arrived.reject(error)
+        then()

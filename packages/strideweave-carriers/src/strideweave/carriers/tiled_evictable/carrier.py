@@ -1,0 +1,348 @@
+"""TiledEvictable: one flat run of slots whose tiles move between a primary and a secondary tier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...dtypes import Scalar
+from ...layout import Layout
+from ...movement.completion import AwaitMove, settled
+from ...tensor import Tensor
+from ..base import Carrier, sealed
+from . import construction, requests
+from .awaiting import AwaitProjection, AwaitResidency
+from .compatibility import Footprint, footprint
+from .core import Core
+from .facet import TiledResidencyFacet
+from .geometry import TileGeometry
+from .packing import Order
+from .plan import ResidencyPolicy
+from .projecting import gather_pinned, project
+from .scattering import Reduction, scatter, update
+from .selection import TileSelection
+from .single_values import read_value, write_value
+from .stats import Stats
+from .table import TileState
+from .tile_set import TileSet, of_codes
+
+if TYPE_CHECKING:
+    from .hold import Hold
+
+
+@sealed
+class TiledEvictable(TiledResidencyFacet, Carrier):
+    """``TiledEvictable(primary, secondary, grid_shape, tile_shape)`` owns both tiers.
+
+    Axis i has ``grid_shape[i] * tile_shape[i]`` elements; tiles are numbered first axis fastest, and tile t owns
+    the slots ``[t * T, (t + 1) * T)`` with T the product of ``tile_shape``. A tier of that full extent supplies
+    values, one of size 0 is a prototype that storage is allocated like, tile by tile as needed. With both full
+    ``initial`` says which counts; with neither every tile is invalid until it is scattered or updated.
+
+    ``residency_policy`` advises on every request. ``primary_capacity`` bounds the tiles on primary; requests
+    that need more read the rest past it. ``overlay`` is a writable scratch tier over a read-only secondary.
+
+    Safe for use from many threads. Requests return handles at once; see ``AwaitProjection``.
+
+    Raises:
+        TypeError: a tier is no carrier, depends on others, is given twice or is of another element type; the
+            primary does not compute; ``residency_policy`` has no ``plan``.
+        RuntimeError: a tier is released or owned.
+        ValueError: a tier of another size, bad shapes, ``initial`` or ``primary_capacity``.
+    """
+
+    dependent = True
+
+    def __init__(
+        self,
+        primary: Carrier,
+        secondary: Carrier,
+        grid_shape: Iterable[int],
+        tile_shape: Iterable[int],
+        *,
+        residency_policy: ResidencyPolicy | None = None,
+        initial: Literal["primary", "secondary"] | None = None,
+        primary_capacity: int | None = None,
+        overlay: Carrier | None = None,
+    ) -> None:
+        construction.check_types(primary, secondary, overlay, residency_policy, initial)
+        geometry = TileGeometry(grid_shape, tile_shape)  # type: ignore[arg-type] # any iterable is read there
+        capacity = construction.as_capacity(primary_capacity)
+        tiers = [("primary", primary), ("secondary", secondary)]
+        if overlay is not None:
+            tiers.append(("overlay", overlay))
+        construction.check_free(tiers)
+        where = construction.check_sizes(geometry, tiers, initial, capacity)
+        construction.claim_all(tiers)
+        try:
+            core = construction.build_core(geometry, primary, secondary, overlay, where, capacity)
+        except BaseException:
+            for _, tier in tiers:
+                tier.unclaim()
+            raise
+        self._adopt(core, residency_policy, [tier for _, tier in tiers])
+
+    @classmethod
+    def _over(cls, core: Core) -> TiledEvictable:
+        """A carrier over a fresh core that nobody else knows."""
+        self = cls.__new__(cls)
+        self._adopt(core, None, [])
+        return self
+
+    def _adopt(self, core: Core, policy: ResidencyPolicy | None, tiers: list[Carrier]) -> None:
+        Carrier.__init__(self, core.dtype, True)
+        self._core, self._policy, self._tiers = core, policy, tiers
+        self._footprints: dict[Layout, Footprint] = {}
+
+    # --- what it is --------------------------------------------------------------------------------------
+
+    def size(self) -> int:
+        return self._core.geometry.slots
+
+    @property
+    def geometry(self) -> TileGeometry:
+        """Grid and tile shape, and the numbering of tiles."""
+        return self._core.geometry
+
+    @property
+    def grid_shape(self) -> tuple[int, ...]:
+        """Tiles per axis."""
+        return self._core.geometry.grid_shape
+
+    @property
+    def tile_shape(self) -> tuple[int, ...]:
+        """Elements of a tile per axis."""
+        return self._core.geometry.tile_shape
+
+    @property
+    def logical_shape(self) -> tuple[int, ...]:
+        """Elements per axis."""
+        return self._core.geometry.logical_shape
+
+    @property
+    def residency_policy(self) -> ResidencyPolicy | None:
+        """The policy given at construction."""
+        return self._policy
+
+    @property
+    def primary_capacity(self) -> int:
+        """The most tiles on primary at once."""
+        return self._core.primary.limit
+
+    @property
+    def primary_class(self) -> type[Carrier]:
+        """The exact class of the compute tier."""
+        return type(self._core.primary.prototype)
+
+    @property
+    def secondary_class(self) -> type[Carrier]:
+        """The exact class of the backing tier."""
+        home = self._core.home
+        return type(home.carrier if home is not None else self._core.secondary.prototype)
+
+    def canonical_layout(self) -> Layout:
+        """A Layout of the full logical tensor whose tiles are dense, first axis fastest."""
+        return self._core.geometry.canonical_layout()
+
+    def full_tensor(self, layout: Layout | None = None) -> Tensor:
+        """The full logical Tensor, with ``canonical_layout()`` or another compatible Layout.
+
+        Raises:
+            ValueError: ``layout`` is not compatible with the tiles.
+        """
+        chosen = self.canonical_layout() if layout is None else layout
+        self._footprint(chosen, 0, "full_tensor")
+        return Tensor(self, 0, chosen)
+
+    def compute_class(self) -> type[Carrier]:
+        return self.primary_class
+
+    def _footprint(self, layout: Layout, offset: int, what: str) -> Footprint:
+        found = self._footprints.get(layout) if offset == 0 else None
+        if found is None:
+            found = footprint(layout, offset, self._core.geometry, what)
+            if len(self._footprints) > 64:
+                self._footprints.clear()
+            self._footprints[layout] = found
+        return found
+
+    def check_gradient(self, layout: Layout, offset: int) -> None:
+        """Raise ValueError unless a gradient with this Layout covers the tiles exactly."""
+        self._footprint(layout, offset, "backward: gradient")
+
+    # --- residency ---------------------------------------------------------------------------------------
+
+    def tile_state(self, coordinate: Iterable[int]) -> TileState:
+        """Location, validity and dirtiness of one tile.
+
+        Raises:
+            ValueError: outside the grid.
+        """
+        (code,) = TileSet([tuple(coordinate)]).bind(self._core.geometry, "tile_state")
+        with self._core.lock:
+            return self._core.table.peek(code).state()
+
+    @property
+    def primary_tiles(self) -> TileSet:
+        """Tiles with a value on primary."""
+        return self._select(lambda r: r.primary is not None)
+
+    @property
+    def secondary_tiles(self) -> TileSet:
+        """Tiles with a current value on secondary."""
+        return self._select(lambda r: r.secondary is not None)
+
+    @property
+    def valid_tiles(self) -> TileSet:
+        """Tiles that may be read; this walks the whole grid where all are valid."""
+        return self._select(lambda r: r.valid)
+
+    @property
+    def dirty_tiles(self) -> TileSet:
+        """Tiles whose only value is on primary."""
+        return self._select(lambda r: r.dirty)
+
+    def _select(self, wanted: Any) -> TileSet:
+        with self._core.lock:
+            return of_codes(self._core.table.select(wanted), self._core.geometry)
+
+    def _ready(self, verb: str) -> None:
+        self.require_live(verb)
+        requests.refuse_within_policy(self._core, verb)
+
+    def _await(self, completion: Any) -> AwaitResidency:
+        return AwaitResidency(settled(None) if completion is None else completion, self._core)
+
+    def wait_idle(self) -> None:
+        """Block until every request on this carrier has ended, evictions that were put off included."""
+        self._core.wait_idle()
+
+    def stats(self) -> Stats:
+        """Counters since construction."""
+        with self._core.lock:
+            resident, peak = self._core.table.resident_count(), self._core.peak_resident
+        return self._core.stats.snapshot(resident, peak)
+
+    # --- data --------------------------------------------------------------------------------------------
+
+    def project(
+        self,
+        tensor: Tensor,
+        selection: TileSelection,
+        destination: Carrier | None = None,
+        *,
+        order: Order = "canonical",
+    ) -> AwaitProjection:
+        """Begin to gather the selected tiles of the full ``tensor`` into one compact Tensor.
+
+        The result is an ordinary Tensor on ``destination``, or on a fresh carrier like the primary: dense, first
+        axis fastest, tiles in the selection's order; with ``order="tile"`` tile after tile as they lie, which is
+        cheaper. Missing tiles are promoted where there is room and read past primary where there is none. One
+        gather node is recorded.
+
+        Raises:
+            TypeError: an argument of another type; a tensor on another carrier; a destination of another class
+                or element type than the primary.
+            RuntimeError: released; a destination that is released, owned, immutable, in use or shares storage; a
+                tile without a value, or covered by a promotion or eviction that has not ended.
+            ValueError: the selection does not fit the grid, the tensor not the tiles, or the destination is too
+                small; ``order`` is neither of the two.
+        """
+        return project(self, tensor, selection, destination, order)
+
+    def scatter(
+        self, compact: Tensor, template: Tensor, selection: TileSelection, reduction: Reduction = "replace"
+    ) -> AwaitMove[Tensor]:
+        """Begin to write ``compact`` into the selected tiles of a fresh carrier with the form of ``template``.
+
+        ``"replace"`` takes the compact values, ``"add"`` adds them to the template's. Neither input is changed.
+        In the result the selected tiles are valid and the others invalid; where the template is a gradient the
+        others are zero. One scatter node is recorded.
+
+        Raises:
+            TypeError: an argument of another type or class; another element type.
+            RuntimeError: released; a template tile without a value (``"add"``) or covered by a promotion or
+                eviction that has not ended.
+            ValueError: another ``reduction``; a shape, rank, range or geometry that does not fit.
+        """
+        return scatter(self, compact, template, selection, reduction)
+
+    def update(
+        self, selection: TileSelection, compact: Tensor, reduction: Reduction = "replace"
+    ) -> AwaitMove[Tensor]:
+        """Begin to write ``compact`` into this carrier's own tiles, all or none; the version advances once.
+
+        Not differentiable. The handle gives ``full_tensor()``. Refused while requests need one of the tiles.
+        Raises as ``scatter``; also ValueError for more tiles than ``primary_capacity``.
+        """
+        return update(self, selection, compact, reduction)
+
+    def hold(self, selection: TileSelection | TileSet) -> Hold:
+        """Bring tiles onto primary and keep them there until the ``with`` block ends; see ``Hold``."""
+        from .hold import Hold
+
+        return Hold(self, selection)
+
+    def gather_whole(self, tensor: Tensor, selection: TileSelection) -> Tensor:
+        """A dense copy of every tile, past policy; for a request that has pinned them all already."""
+        return gather_pinned(self, tensor, selection)
+
+    # --- values and life ---------------------------------------------------------------------------------
+
+    def get_value(self, i: int) -> Scalar:
+        """The value of slot ``i``, from whichever tier has it. Raises as ``Carrier``; also for an invalid tile."""
+        self.require_live("get_value")
+        return read_value(self._core, self._slot(i))
+
+    def set_value(self, i: int, v: Scalar) -> None:
+        """Write slot ``i``: its tile is promoted and becomes dirty. Refused while requests use this carrier."""
+        self.require_live("set_value")
+        index = self._slot(i)
+        data = self._dtype.pack(self._dtype.check(v))
+        write_value(self, index, data)
+
+    def load_bytes(self, offset: int, into: memoryview) -> None:
+        size, slots = self._dtype.itemsize, len(into)
+        for start in range(0, slots, size):
+            into[start : start + size] = self._dtype.pack(read_value(self._core, (offset + start) // size))
+
+    def store_bytes(self, offset: int, data: memoryview) -> None:
+        size = self._dtype.itemsize
+        for start in range(0, len(data), size):
+            write_value(self, (offset + start) // size, bytes(data[start : start + size]))
+
+    def allocate_like(
+        self, n: int, *, mutable: bool = True, dtype: Any = None, empty: bool = False
+    ) -> Carrier:
+        """An ordinary carrier of the primary's class: results of tiled values are not tiled again."""
+        return self._core.primary.prototype.allocate_like(n, mutable=mutable, dtype=dtype, empty=empty)
+
+    def release(self) -> None:
+        """Release both tiers and every tile. Idempotent.
+
+        Raises:
+            RuntimeError: a request, or an eviction that was put off, has not ended; the message names it.
+        """
+        core = self._core
+        with self._lock:
+            if self._released:
+                return
+            with core.lock:
+                busy = core.busy()
+                if busy:
+                    raise RuntimeError(
+                        f"release: incomplete {', '.join(busy)} on this TiledEvictable; wait() for it, or call wait_idle()"
+                    )
+                core.released = True
+            self._require_idle("release")
+            self._released = True
+        self.free_storage()
+
+    def free_storage(self) -> None:
+        core = self._core
+        for carrier in (*core.primary.carriers(), *core.secondary.carriers()):
+            if not carrier.is_owned():
+                carrier.release()
+        for tier in self._tiers:
+            tier.free_owned()
+        core.forget()

@@ -1,0 +1,167 @@
+"""Core: the machine behind one tiled carrier. One lock guards table, pools and requests; nothing is called under it.
+
+Bundled carriers share one lock, so that a set over several carriers commits as one. ``idle`` is a condition on that
+lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...dtypes import DType
+from . import tensors
+from .eviction import Eviction
+from .geometry import TileGeometry
+from .mover import Move
+from .slots import Slab, Slot, SlotPool
+from .stats import Recorder
+from .table import Initial, TileRecord, TileTable
+
+if TYPE_CHECKING:
+    from .budget import DeviceBudget
+    from .request import Request
+
+
+class Core:
+    """State of one carrier: geometry, tiers as slot pools, the table, requests that have not ended."""
+
+    def __init__(
+        self,
+        geometry: TileGeometry,
+        dtype: DType,
+        primary: SlotPool,
+        secondary: SlotPool,
+        initial: Initial,
+        home: Slab | None,
+        *,
+        primary_home: Slab | None = None,
+        read_only: bool = False,
+        name: str = "TiledEvictable",
+    ) -> None:
+        self.geometry, self.dtype, self.name = geometry, dtype, name
+        self.primary, self.secondary = primary, secondary
+        self.home = home
+        self.home_writable = home is not None and not read_only
+        self.read_only = read_only
+        self.table = TileTable(geometry.tile_count, initial, primary_home if initial == "primary" else home)
+        self.tile_bytes = geometry.tile_slots * dtype.itemsize
+        self.lock = threading.Lock()
+        self.idle = threading.Condition(self.lock)
+        self.active: dict[Request, None] = {}
+        self.deferred: dict[Eviction, None] = {}
+        self.stats = Recorder()
+        self.mover: Any = tensors.mover_for(primary.prototype)
+        self.budget: DeviceBudget | None = None
+        self.peak_resident = self.table.resident_count()
+        self.released = False
+        self.held: dict[int, Request] = {}
+
+    # --- under the lock ----------------------------------------------------------------------------------
+
+    def room(self) -> int:
+        """How many more tiles may be put on primary without replacing any."""
+        room = self.primary.room()
+        if self.budget is not None:
+            room = min(room, self.budget.room() // self.tile_bytes)
+        return max(0, room)
+
+    def take_primary(self) -> Slot:
+        """A slot on primary; there is one, the caller has looked."""
+        if self.budget is not None:
+            self.budget.used += self.tile_bytes
+        return self.primary.take()
+
+    def give_primary(self, slot: Slot) -> None:
+        """Return a slot on primary."""
+        if self.budget is not None:
+            self.budget.used -= self.tile_bytes
+        self.primary.give(slot)
+
+    def give_secondary(self, slot: Slot) -> None:
+        """Return a slot on secondary, unless it is the tile's own place in a supplied tier."""
+        if slot.slab is not self.home:
+            self.secondary.give(slot)
+
+    def backup_slot(self, record: TileRecord) -> Slot:
+        """Where a dirty tile is written back; the caller has seen to a free slot in the pool."""
+        if self.home_writable:
+            assert self.home is not None
+            return Slot(self.home, record.code)
+        return self.secondary.take()
+
+    def can_store(self) -> bool:
+        """Whether dirty tiles can be written back at all."""
+        return self.home_writable or self.secondary.limit > 0
+
+    def placed(self, record: TileRecord, resident: bool) -> None:
+        """Note a committed change of residency."""
+        self.stats.placed(record.code, resident)
+        if resident:
+            self.peak_resident = max(self.peak_resident, self.table.resident_count())
+
+    def busy(self) -> list[str]:
+        """What has not ended, in words."""
+        return sorted({r.what for r in self.active} | {e.what for e in self.deferred})
+
+    # --- without the lock --------------------------------------------------------------------------------
+
+    def grow(self, primary: int, secondary: int) -> None:
+        """Allocate what a reservation found missing; calls providers."""
+        slots = self.geometry.tile_slots
+        for pool, count in ((self.primary, primary), (self.secondary, secondary)):
+            if count:
+                slabs = pool.allocate(pool.growth(count), slots, self.mover.allocate)
+                with self.lock:
+                    pool.add(slabs)
+
+    def move(self, source: Slot, target: Slot) -> Move:
+        """The move of one tile between slots."""
+        size = self.tile_bytes
+        return Move(source.slab.carrier, target.slab.carrier, source.index * size, target.index * size, size)
+
+    def clear(self, slots: Iterable[Slot]) -> None:
+        """Fill slots with zero; runs where the mover computes."""
+        for slot in slots:
+            tensors.tile_rows(slot.slab, self.geometry, self.dtype)[slot.index].zero_()
+
+    def admit(self, request: Request) -> None:
+        """Count a request as not ended; under the lock."""
+        self.active[request] = None
+
+    def retire(self, request: Request) -> None:
+        """A request has ended."""
+        with self.lock:
+            self.active.pop(request, None)
+            self.idle.notify_all()
+
+    def poke(self) -> None:
+        """Start deferred evictions that nothing stands in the way of any more."""
+        if self.deferred:
+            for eviction in tuple(self.deferred):
+                eviction.try_start()
+
+    def start_trailing(self, request: Request, codes: tuple[int, ...]) -> Callable[[], None]:
+        """Enter the evictions that a policy wants after ``request``; the result starts them."""
+        if not codes:
+            return lambda: None
+        # One per tile, so that a tile that stays in use does not hold up the others.
+        for code in codes:
+            Eviction.trailing(self, request.what, code)
+        return lambda: self.poke()
+
+    def wait_idle(self) -> None:
+        """Block until nothing is left to end, deferred evictions included."""
+        with self.lock:
+            while self.active or self.deferred:
+                self.idle.wait()
+
+    def forget(self) -> None:
+        """Drop every record and slab; the carrier was released."""
+        with self.lock:
+            self.table = TileTable(self.geometry.tile_count, "invalid")
+            self.home = None
+            for pool in (self.primary, self.secondary):
+                pool.slabs.clear()
+                pool._free.clear()

@@ -1,0 +1,167 @@
+"""Direct operations: a tiled operand stands for its full logical tensor.
+
+Work goes box by box in an order that geometry and Layout alone decide, so that neither residency nor capacity
+changes a bit of the result, and no dense operand is built on the device. One node is recorded per operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilefoundry.ir.layout import flatten
+
+from ...autograd.mode import is_grad_enabled
+from ...autograd.node import Node
+from ...layout import Layout
+from ...operations.dispatch import compute
+from ...operations.operation import Attributes, Operand, Operation, Result
+from ...tensor import Tensor, attach, detached
+from ..base import Carrier
+from ..torch_storage import TorchStorage, plain_torch
+from . import direct_gradients
+from .access import Access, boxes, mode_sizes
+from .carrier import TiledEvictable
+from .contraction import contract, wide
+from .gradients import whole
+from .session import check, session
+from .tensors import flat_values
+
+NAMES = ("add", "elementwise_mul", "mul", "relu", "reduce_sum", "matmul")
+
+
+def execute(operation: Operation, operands: Sequence[Operand], attributes: Attributes) -> Tensor:
+    """Run one of ``NAMES`` on operands of which at least one is tiled; the result is an ordinary dense tensor.
+
+    Raises:
+        TypeError: an ordinary operand, or another tiled one's primary, of a different class than the primary.
+        ValueError: a Tensor that does not fit the tiles, or shapes that do not fit one another.
+        RuntimeError: a tile without a value, or covered by a promotion or eviction that has not ended.
+    """
+    tensors = [o for o in operands if isinstance(o, Tensor)]
+    prototype = _prototype(operation.name, tensors)
+    for tensor in tensors:
+        if isinstance(tensor.carrier, TiledEvictable):
+            tensor.carrier._footprint(tensor.layout, tensor.offset, operation.name)
+    result = operation.infer(operands, attributes)
+    with session(tensors, operation.name, "operation"):
+        out = _compute(operation, operands, attributes, result, prototype)
+    return attach(out, _node(operation, operands, attributes, result, out))
+
+
+def _prototype(name: str, tensors: Sequence[Tensor]) -> Carrier:
+    """A carrier of the one class that all operands compute on."""
+    found: Carrier | None = None
+    for tensor in tensors:
+        carrier = tensor.carrier
+        mine = carrier._core.primary.prototype if isinstance(carrier, TiledEvictable) else carrier
+        if found is not None and type(mine) is not type(found):
+            names = " and ".join(sorted((type(mine).__name__, type(found).__name__)))
+            raise TypeError(f"{name}: operands compute on {names}; move one to the other's class first")
+        found = mine
+    assert found is not None
+    return found
+
+
+def _compute(
+    operation: Operation,
+    operands: Sequence[Operand],
+    attributes: Attributes,
+    result: Result,
+    prototype: Carrier,
+) -> Tensor:
+    if not isinstance(prototype, TorchStorage) or not _regular(operands, result):
+        return compute(operation, [_dense(o) for o in operands], attributes)
+    carrier = prototype.allocate_like(max(1, Layout(result.extents).size()), dtype=result.dtype, empty=True)
+    with plain_torch():
+        out = flat_values(carrier).view(mode_sizes(result.extents)[::-1])
+        if operation.name == "matmul":
+            lhs, rhs = (Access(o) for o in operands if isinstance(o, Tensor))
+            contract(lhs, rhs, out, result.dtype)
+        elif operation.name == "reduce_sum":
+            _reduce(operation, operands, attributes, result, flat_values(carrier))
+        else:
+            _pointwise(operation, operands, attributes, result, out)
+    return detached(Tensor(carrier, 0, Layout(result.extents)))
+
+
+def _regular(operands: Sequence[Operand], result: Result) -> bool:
+    """Whether every mode of every tiled operand is whole or of size 1 in the result, as boxes need."""
+    sizes = mode_sizes(result.extents)
+    for operand in operands:
+        if isinstance(operand, Tensor) and isinstance(operand.carrier, TiledEvictable):
+            mine = mode_sizes(operand.shape.extents)
+            if len(mine) == len(sizes) and any(m not in (1, n) for m, n in zip(mine, sizes, strict=True)):
+                return len(flatten(result.extents)) == 0
+    return True
+
+
+def _dense(operand: Operand) -> Operand:
+    """A tiled operand gathered whole: for the Python reference, and for broadcasts inside a nested mode."""
+    if isinstance(operand, Tensor) and isinstance(operand.carrier, TiledEvictable):
+        compact = operand.carrier.gather_whole(operand, whole(operand.carrier))
+        return detached(Tensor(compact.carrier, 0, Layout(operand.shape)))
+    return operand
+
+
+def _pointwise(
+    operation: Operation, operands: Sequence[Operand], attributes: Attributes, result: Result, out
+) -> None:
+    sizes = mode_sizes(result.extents)
+    accesses = [Access(o, like=result.extents) if isinstance(o, Tensor) else o for o in operands]
+    for box in boxes(sizes, steps(accesses, sizes)):
+        views = [a.box(box) if isinstance(a, Access) else a for a in accesses]
+        piece = operation.torch(views, attributes, result)
+        target = out
+        for mode, taken in enumerate(box):
+            target = target.narrow(out.ndim - 1 - mode, taken.start, len(taken))
+        target.copy_(piece)
+
+
+def steps(accesses: Sequence[Access | object], sizes: Sequence[int]) -> list[int]:
+    """The box that one step of a pointwise operation covers: the tile of the first tiled operand."""
+    first = next(a for a in accesses if isinstance(a, Access) and a.is_tiled)
+    return [first.cuts(m) if first.sizes[m] == n else n for m, n in enumerate(sizes)]
+
+
+def _reduce(
+    operation: Operation, operands: Sequence[Operand], attributes: Attributes, result: Result, flat
+) -> None:
+    access = Access(operands[0])  # type: ignore[arg-type] # the one operand is a Tensor
+    dropped = set(attributes["modes"])
+    kept = [n for m, n in enumerate(access.sizes) if m not in dropped]
+    kind = attributes["accumulator"] if result.dtype.is_float else wide(result.dtype)
+    total = flat.new_zeros(kept[::-1], dtype=kind.torch())
+    for box in boxes(access.sizes, [access.cuts(m) for m in range(len(access.sizes))]):
+        values = access.box(box)
+        dims = [values.ndim - 1 - m for m in dropped]
+        target = total
+        for at, mode in enumerate(m for m in range(len(access.sizes)) if m not in dropped):
+            target = target.narrow(len(kept) - 1 - at, box[mode].start, len(box[mode]))
+        target.add_(values.sum(dims, dtype=kind.torch()) if dims else values)
+    if not result.dtype.is_float:
+        from ...operations.checked import checked
+
+        checked(operation.name, total, result.dtype)
+    flat.copy_(total.reshape(-1))
+
+
+def _node(
+    operation: Operation, operands: Sequence[Operand], attributes: Attributes, result: Result, out: Tensor
+) -> Node | None:
+    tensors = [o for o in operands if isinstance(o, Tensor)]
+    if not (is_grad_enabled() and result.dtype.is_float and any(t.is_differentiable() for t in tensors)):
+        return None
+    kept = tuple(detached(o) if isinstance(o, Tensor) else o for o in operands)
+    read = [detached(t) for t in tensors] if operation.name not in ("add", "reduce_sum") else []
+    wanted = tuple(t.is_differentiable() for t in tensors)
+    everyone = [detached(t) for t in tensors]
+
+    def vjp(gradient: Tensor) -> Sequence[Tensor | None]:
+        return direct_gradients.gradients(operation, kept, attributes, result, gradient, wanted)
+
+    def prepare() -> None:
+        for tensor in everyone:
+            tensor.carrier.require_live(f"backward of {operation.name}")
+        check(read, f"backward of {operation.name}")
+
+    return Node(operation.name, tensors, vjp, read, prepare)

@@ -1,0 +1,203 @@
+"""Derivatives of direct operations. A tiled operand's gradient is made tile by tile and is tiled itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tilefoundry.ir.layout import product as size_of
+
+from ...dtypes import Float32
+from ...layout import Layout
+from ...operations.dispatch import compute
+from ...operations.operation import Attributes, Operand, Operation, Result
+from ...operations.reduce import spread
+from ...operations.unbroadcast import sum_to
+from ...tensor import Tensor, detached
+from ..torch_storage import TorchStorage, plain_torch
+from .access import Access, Box, mode_sizes
+from .carrier import TiledEvictable
+from .construction import like
+from .contraction import contract, contract_box
+from .core import Core
+from .gradients import from_dense, on_primary_class, tiled, whole
+from .packing import packing
+from .session import session
+from .tensors import flat_values
+from .tile_reader import TileWriter, groups, row
+
+if TYPE_CHECKING:
+    import torch
+
+Piece = Callable[[Box], "torch.Tensor"]
+
+
+def gradients(
+    operation: Operation,
+    operands: Sequence[Operand],
+    attributes: Attributes,
+    result: Result,
+    gradient: Tensor,
+    wanted: Sequence[bool],
+) -> Sequence[Tensor | None]:
+    """One gradient per Tensor operand that ``wanted`` one, else None."""
+    tensors = [o for o in operands if isinstance(o, Tensor)]
+    core = next(t.carrier._core for t in tensors if isinstance(t.carrier, TiledEvictable))
+    gradient = (
+        on_primary_class(core, gradient) if not isinstance(gradient.carrier, TiledEvictable) else gradient
+    )
+    with session([*tensors, gradient], f"backward of {operation.name}", "backward"):
+        if not isinstance(core.primary.prototype, TorchStorage) or isinstance(
+            gradient.carrier, TiledEvictable
+        ):
+            return _by_reference(operation, operands, attributes, gradient)
+        made: list[Tensor | None] = []
+        for k, tensor in enumerate(tensors):
+            made.append(_one(operation, operands, attributes, result, gradient, k) if wanted[k] else None)
+        return made
+
+
+def _by_reference(
+    operation: Operation, operands: Sequence[Operand], attributes: Attributes, gradient: Tensor
+) -> Sequence[Tensor | None]:
+    """The operation's own derivative on operands gathered whole: for the Python reference carrier."""
+    dense = [_whole(o) for o in operands]
+    twin = compute(operation, dense, attributes)
+    parts = operation.vjp(dense, attributes, twin, _whole(gradient))  # type: ignore[misc, arg-type] # the six have one
+    tensors = [o for o in operands if isinstance(o, Tensor)]
+    return [
+        from_dense(t.carrier, t.layout, p) if p is not None and isinstance(t.carrier, TiledEvictable) else p
+        for t, p in zip(tensors, parts, strict=True)
+    ]
+
+
+def _whole(operand: Operand) -> Operand:
+    if isinstance(operand, Tensor) and isinstance(operand.carrier, TiledEvictable):
+        compact = operand.carrier.gather_whole(operand, whole(operand.carrier))
+        return detached(Tensor(compact.carrier, 0, Layout(operand.shape)))
+    return operand
+
+
+def _one(
+    operation: Operation,
+    operands: Sequence[Operand],
+    attributes: Attributes,
+    result: Result,
+    gradient: Tensor,
+    k: int,
+) -> Tensor:
+    name = operation.name
+    tensors = [o for o in operands if isinstance(o, Tensor)]
+    if name == "matmul":
+        return _of_matmul(tensors, gradient, k)
+    target = tensors[k]
+    if name == "reduce_sum":
+        piece = _spread_piece(target, attributes, gradient)
+        return _by_tile(target, piece)
+    other = next((o for i, o in enumerate(operands) if not (o is target and i == _index(operands, k))), None)
+    if not isinstance(target.carrier, TiledEvictable):
+        return _ordinary(name, target, other, gradient)
+    return _by_tile(target, _pointwise_piece(name, target, other, result, gradient))
+
+
+def _index(operands: Sequence[Operand], k: int) -> int:
+    """The position among the operands of the k-th Tensor."""
+    return [i for i, o in enumerate(operands) if isinstance(o, Tensor)][k]
+
+
+def _ordinary(name: str, target: Tensor, other: Operand | None, gradient: Tensor) -> Tensor:
+    """The gradient of the ordinary operand of add or a product: dense, like the result."""
+    if name == "add":
+        return sum_to(gradient, target.shape.extents)
+    assert isinstance(other, Tensor)
+    carrier = gradient.carrier.allocate_like(gradient.size(), dtype=gradient.dtype(), empty=True)
+    extents = gradient.shape.extents
+    sizes = mode_sizes(extents)
+    factor, g = Access(other, like=extents), Access(gradient)
+    from .access import boxes
+
+    with plain_torch():
+        out = flat_values(carrier).view(sizes[::-1])
+        for box in boxes(sizes, [factor.cuts(m) if factor.sizes[m] == n else n for m, n in enumerate(sizes)]):
+            target_box = out
+            for mode, taken in enumerate(box):
+                target_box = target_box.narrow(out.ndim - 1 - mode, taken.start, len(taken))
+            target_box.copy_(g.box(box) * factor.box(box))
+    return sum_to(detached(Tensor(carrier, 0, Layout(extents))), target.shape.extents)
+
+
+def _pointwise_piece(
+    name: str, target: Tensor, other: Operand | None, result: Result, gradient: Tensor
+) -> Piece:
+    sizes, mine = mode_sizes(result.extents), mode_sizes(target.shape.extents)
+    g = Access(gradient)
+    factor = Access(other, like=result.extents) if isinstance(other, Tensor) and name != "add" else None
+    itself = Access(target) if name == "relu" else None
+    dims = [len(sizes) - 1 - m for m, n in enumerate(sizes) if mine[m] != n]
+
+    def piece(box: Box) -> torch.Tensor:
+        full = tuple(b if mine[m] == n else range(n) for m, (b, n) in enumerate(zip(box, sizes, strict=True)))
+        values = g.box(full)
+        if factor is not None:
+            values = (values * factor.box(full)).to(values.dtype)
+        elif itself is not None:
+            values = values * (itself.box(box) > 0).to(values.dtype)
+        elif name != "add":
+            values = values * other
+        return values.sum(dims, keepdim=True, dtype=Float32.torch()) if dims else values
+
+    return piece
+
+
+def _spread_piece(target: Tensor, attributes: Attributes, gradient: Tensor) -> Piece:
+    g = Access(spread(gradient, target, attributes["leaves"]))
+    return g.box
+
+
+def _of_matmul(tensors: Sequence[Tensor], gradient: Tensor, k: int) -> Tensor:
+    """lhs: ``g[i, :] rhs[:, k]``; rhs: ``g[:, j]^T lhs[:, k]``."""
+    target, other = tensors[k], tensors[1 - k]
+    a, b = Access(gradient, swap=k == 1), Access(other, swap=True)
+    if isinstance(target.carrier, TiledEvictable):
+        return _by_tile(target, lambda box: contract_box(a, b, *box, target.dtype()).contiguous())
+    rows, columns = mode_sizes(target.shape.extents)
+    carrier = gradient.carrier.allocate_like(rows * columns, dtype=target.dtype(), empty=True)
+    with plain_torch():
+        contract(a, b, flat_values(carrier).view(columns, rows), target.dtype())
+    return detached(Tensor(carrier, 0, Layout(target.shape)))
+
+
+def _by_tile(target: Tensor, piece: Piece) -> Tensor:
+    """The gradient whose tile at a box is ``piece(box)``; spilled as it is made where primary is too small.
+
+    An ordinary target gets a dense gradient from the one box that covers it.
+    """
+    carrier = target.carrier
+    if not isinstance(carrier, TiledEvictable):
+        return _dense(target, piece)
+    core = carrier._core
+    fresh = like(core, "zero")
+    inside = carrier._footprint(target.layout, target.offset, "backward")
+    form = packing(inside, core.geometry, (1,) * core.geometry.rank, "canonical")
+    writer = TileWriter(fresh)
+    for group in groups(fresh, range(core.geometry.tile_count)):
+        places = writer.slots(group)
+        with plain_torch():
+            for code, slot in places.items():
+                values = piece(_box(core, code)).to(core.dtype.torch()).contiguous().reshape(-1)
+                row(fresh, slot).view(form.tile_dims).copy_(form.by_tile(values)[form.place(0)])
+        writer.keep(places)
+    fresh.mover.finish()
+    return tiled(carrier, fresh, target.layout)
+
+
+def _box(core: Core, code: int) -> Box:
+    coordinate = core.geometry.coordinate(code)
+    return tuple(range(c * t, (c + 1) * t) for c, t in zip(coordinate, core.geometry.tile_shape, strict=True))
+
+
+def _dense(target: Tensor, piece: Piece) -> Tensor:
+    carrier = target.carrier.allocate_like(size_of(target.shape.extents), dtype=target.dtype(), empty=True)
+    with plain_torch():
+        flat_values(carrier).copy_(piece(tuple(map(range, mode_sizes(target.shape.extents)))).reshape(-1))
+    return detached(Tensor(carrier, 0, Layout(target.shape)))

@@ -1,0 +1,88 @@
+"""Hold: tiles that stay on primary, where kernels may read them in place, until a ``with`` block ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .acquire import acquire
+from .request import Request
+from .requests import check_capacity, check_conflicts, check_readable, enter, refuse_within_policy, submit
+from .selection import TileSelection, as_tile_set
+from .slots import Slot
+from .tensors import tile_rows
+
+if TYPE_CHECKING:
+    import torch
+
+    from .carrier import TiledEvictable
+    from .tile_set import TileSet
+
+
+class Hold:
+    """``with carrier.hold(selection) as held:`` brings the tiles onto primary and pins them until the end.
+
+    Within it evictions of the tiles are put off, updates of them and ``release`` are refused, and projections of
+    them need no transfer; on CUDA those may be captured into a graph.
+    """
+
+    def __init__(self, carrier: TiledEvictable, tiles: TileSelection | TileSet) -> None:
+        refuse_within_policy(carrier._core, "hold")
+        carrier.require_live("hold")
+        self._core = carrier._core
+        self._codes = _ordered(tiles, carrier)
+        self._request: Request | None = None
+        self._slots: dict[int, Slot] = {}
+
+    def __enter__(self) -> Hold:
+        if self._request is not None:
+            raise RuntimeError("hold: this hold is in use already; call carrier.hold again")
+        core = self._core
+        check_capacity(core, self._codes, "hold")
+        check_conflicts(core, self._codes, "hold")
+        check_readable(core, self._codes, "hold")
+        request = Request(core, "hold", keeps=True)
+        enter(core, request, self._codes, None, "hold")
+        submit(request, lambda: acquire(core, request, self._codes, set(self._codes), self._found))
+        request.completion.result()
+        self._request = request
+        core.held.update(dict.fromkeys(self._codes, request))
+        return self
+
+    def _found(self, ready: list[tuple[int, Slot]], _: object) -> None:
+        self._slots.update(ready)
+
+    def __exit__(self, *_: object) -> None:
+        if self._request is not None:
+            for code in self._codes:
+                self._core.held.pop(code, None)
+            self._core.mover.finish()
+            self._request.close()
+            self._request, self._slots = None, {}
+
+    @property
+    def slots(self) -> tuple[torch.Tensor, tuple[int, ...]]:
+        """``(pool, rows)``: the pool as a torch tensor ``[places, tile slots]``, and each tile's row in it.
+
+        Rows are in the order of the selection, or ascending for a TileSet. The tensor shares the pool's memory:
+        read it, and only within the hold.
+
+        Raises:
+            RuntimeError: outside the ``with`` block, or the tiles lie in several slabs (give the carrier a
+                ``primary_capacity``, which makes one slab).
+        """
+        if self._request is None:
+            raise RuntimeError("hold: slots exist within the with block only")
+        slabs = {s.slab for s in self._slots.values()}
+        if len(slabs) != 1:
+            raise RuntimeError(
+                f"hold: the tiles lie in {len(slabs)} slabs; construct the carrier with primary_capacity= to get one"
+            )
+        core = self._core
+        rows = tile_rows(next(iter(slabs)), core.geometry, core.dtype).view(core.dtype.torch())
+        return rows, tuple(self._slots[c].index for c in self._codes)
+
+
+def _ordered(tiles: Any, carrier: TiledEvictable) -> tuple[int, ...]:
+    if isinstance(tiles, TileSelection):
+        return tiles.bind(carrier._core.geometry, "hold")
+    return as_tile_set(tiles, "hold").bind(carrier._core.geometry, "hold")

@@ -1,0 +1,117 @@
+"""Movers: how one core's bytes move and its gathers run. One per primary class.
+
+A mover never waits. ``copy`` raises only if nothing was submitted; a later refusal comes back as a completion that
+failed, so that what was submitted before it is still awaited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ... import seam
+from ...movement.completion import Completion
+from ...movement.pool import BACKGROUND, DEMAND, pool
+from ...movement.transfer import Run, transfer_for
+from ..base import Carrier
+
+
+class Move(NamedTuple):
+    """``nbytes`` from byte ``source_at`` of one carrier to byte ``target_at`` of another."""
+
+    source: Carrier
+    target: Carrier
+    source_at: int
+    target_at: int
+    nbytes: int
+
+
+def grouped(moves: Iterable[Move]) -> dict[tuple[Carrier, Carrier], list[Run]]:
+    """The moves by pair of carriers, in order of source, with adjacent ones joined."""
+    groups: dict[tuple[Carrier, Carrier], list[Run]] = {}
+    for move in sorted(moves, key=lambda m: m.source_at):
+        runs = groups.setdefault((move.source, move.target), [])
+        last = runs[-1] if runs else None
+        if (
+            last
+            and last.source + last.nbytes == move.source_at
+            and last.target + last.nbytes == move.target_at
+        ):
+            runs[-1] = Run(last.source, last.target, last.nbytes + move.nbytes)
+        else:
+            runs.append(Run(move.source_at, move.target_at, move.nbytes))
+    return groups
+
+
+def failed(error: BaseException) -> Completion[None]:
+    """A completion that has failed."""
+    completion: Completion[None] = Completion()
+    completion.reject(error)
+    return completion
+
+
+class HostMover:
+    """For primaries in host memory: copies and gathers run on the process's pool."""
+
+    def prepare(self) -> Any:
+        """What later parts of a request must wait for on a device; called on the requesting thread."""
+        return None
+
+    def order(self, stream: Any, events: Sequence[Any]) -> None:
+        """Make ``stream`` wait for events; host memory has neither."""
+
+    def allocate(self, prototype: Carrier, slots: int) -> Carrier:
+        """An uninitialised carrier like ``prototype`` for the mover's own use."""
+        return prototype.allocate_like(slots, empty=True)
+
+    def copy(
+        self, moves: Sequence[Move], background: bool = False, prepared: Any = None
+    ) -> list[Completion[None]]:
+        """Submit the moves."""
+        parts: list[Completion[None]] = []
+        for (source, target), runs in grouped(moves).items():
+            try:
+                transfer = transfer_for(type(source), type(target))
+                parts.append(transfer.submit(source, target, runs, BACKGROUND if background else DEMAND))
+            except BaseException as error:
+                if not parts:
+                    raise
+                parts.append(failed(error))
+                break
+        return parts
+
+    def compute(self, job: Callable[[], None]) -> Completion[None]:
+        """Run ``job`` soon; it may call kernels and copy synchronously."""
+        seam.enter("submit")
+        return pool().submit(job)
+
+    def gather(self, job: Callable[[], None], prepared: Any) -> tuple[Completion[None], Any]:
+        """``compute`` for a gather; the event after which a device has run it, or None."""
+        return self.compute(job), None
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Run ``job`` for the calling thread, which goes on once it has ended or, on a device, is queued."""
+        seam.enter("kernel")
+        job()
+
+    def finish(self) -> None:
+        """Block until what this thread has run is complete; at once in host memory."""
+
+    def check_capture(self, core: Any, codes: Sequence[int]) -> None:
+        """Refuse what a graph capture cannot hold; host memory knows no captures."""
+
+    def guarded_compute(self, job: Callable[[], None]) -> Completion[None]:
+        """``compute`` after something else was submitted: a refusal becomes a failed completion."""
+        try:
+            return self.compute(job)
+        except BaseException as error:
+            return failed(error)
+
+    def guarded_copy(self, moves: Sequence[Move]) -> list[Completion[None]]:
+        """``copy`` after something else was submitted: a refusal becomes a failed completion."""
+        if not moves:
+            return []
+        try:
+            return self.copy(moves)
+        except BaseException as error:
+            return [failed(error)]

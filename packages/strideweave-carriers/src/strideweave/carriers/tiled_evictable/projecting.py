@@ -1,0 +1,213 @@
+"""project: checks in their order, policy, destination, then the gather; and the node of the result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...autograd.mode import is_grad_enabled
+from ...autograd.node import Node
+from ...movement.completion import AwaitResult
+from ...tensor import Tensor, attach, detached
+from ..base import Carrier
+from . import gradients
+from .awaiting import AwaitProjection
+from .core import Core
+from .gather import gather
+from .packing import ORDERS, Order, Packing, packing
+from .projection import Projection
+from .request import Request
+from .requests import ask_policy, check_conflicts, check_readable, enter, refuse_within_policy, submit
+from .selection import TileSelection
+from .slots import Slot
+from .tensors import flat_bits
+from .tile_reader import groups, read_tiles
+
+if TYPE_CHECKING:
+    from .carrier import TiledEvictable
+
+
+def check_source(carrier: TiledEvictable, tensor: object, verb: str, role: str = "tensor") -> Tensor:
+    """``tensor`` if it is a Tensor on exactly ``carrier``.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if isinstance(tensor, AwaitResult):
+        raise TypeError(
+            f"{verb} {role}: got a pending {type(tensor).__name__}; call wait() and pass its Tensor"
+        )
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{verb} {role}: expected a Tensor, got {type(tensor).__name__}")
+    if tensor.carrier is not carrier:
+        raise TypeError(f"{verb} {role}: the {tensor.describe()} is not backed by this carrier")
+    return tensor
+
+
+def check_selection(selection: object, verb: str) -> TileSelection:
+    """``selection`` if it is a TileSelection; TypeError otherwise."""
+    if not isinstance(selection, TileSelection):
+        raise TypeError(f"{verb}: expected a TileSelection, got {type(selection).__name__} {selection!r}")
+    return selection
+
+
+def project(
+    carrier: TiledEvictable, tensor: Any, selection: Any, destination: Any, order: Order
+) -> AwaitProjection:
+    """See ``TiledEvictable.project``."""
+    core = carrier._core
+    check_source(carrier, tensor, "project")
+    chosen = check_selection(selection, "project")
+    _check_destination_type(core, destination)
+    carrier._ready("project")
+    codes = chosen.bind(core.geometry, "project")
+    form = _packing(carrier, tensor, chosen, order)
+    _check_destination(carrier, destination, form)
+    check_conflicts(core, codes, "project")
+    check_readable(core, codes, "project")
+    core.mover.check_capture(core, codes)
+    plan = ask_policy(core, carrier._policy, codes, "projection")
+    return _begin(carrier, tensor, chosen, codes, form, destination, plan)
+
+
+def _packing(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection, order: Order) -> Packing:
+    if order not in ORDERS:
+        raise ValueError(f"project: order {order!r} is none of {', '.join(ORDERS)}")
+    inside = carrier._footprint(tensor.layout, tensor.offset, "project")
+    return packing(inside, carrier._core.geometry, selection.compact_grid_shape, order)
+
+
+def _check_destination_type(core: Core, destination: object) -> None:
+    if destination is None:
+        return
+    wanted = type(core.primary.prototype)
+    if type(destination) is not wanted:
+        raise TypeError(
+            f"project destination: expected exactly a {wanted.__name__} carrier, got {type(destination).__name__}"
+        )
+    assert isinstance(destination, Carrier)
+    if destination.dtype() is not core.dtype:
+        raise TypeError(f"project destination: holds {destination.dtype()}, the tiles {core.dtype}")
+
+
+def _check_destination(carrier: TiledEvictable, destination: Carrier | None, form: Packing) -> None:
+    if destination is None:
+        return
+    destination.require_writable("project destination")
+    if 0 < destination.size() < form.slots:
+        raise ValueError(
+            f"project destination: has {destination.size()} slots, the compact tensor needs {form.slots}"
+        )
+    core = carrier._core
+    for own in (*core.primary.carriers(), *core.secondary.carriers(), *carrier._tiers):
+        if destination.size() and own.size() and destination.shares_storage(own):
+            raise RuntimeError(
+                "project destination: shares storage with a tier of the carrier; pass other memory"
+            )
+
+
+def _begin(
+    carrier: TiledEvictable,
+    tensor: Tensor,
+    selection: TileSelection,
+    codes: tuple[int, ...],
+    form: Packing,
+    destination: Carrier | None,
+    plan: Any,
+) -> AwaitProjection:
+    core = carrier._core
+    check_conflicts(core, codes, "project")
+    # A fresh destination lives on the caller's stream, unlike what the mover allocates for itself.
+    target = (
+        core.primary.prototype.allocate_like(form.slots, empty=True) if destination is None else destination
+    )
+    target.hold_for_write("project destination")
+    grew = False
+    try:
+        if target.size() == 0:
+            target.grow(form.slots)
+            grew = True
+        result = Tensor(target, 0, form.layout)
+        attach(result, _node(carrier, tensor, selection, form))
+    except BaseException:
+        target.drop_write(False)
+        raise
+    publication = _Publication(carrier, target, grew)
+    request = Request(
+        core, "project", finish=lambda: publication.publish(result), abandon=publication.abandon
+    )
+    work = Projection(core, request, codes, form, target, result, publication.publish)
+    carrier.hold_for_read()
+    try:
+        promote = enter(core, request, codes, plan, "project")
+    except BaseException:
+        publication.abandon()
+        raise
+    submit(request, lambda: work.run(codes, promote))
+    return AwaitProjection(request.completion, work.queued, publication.publish, core)
+
+
+def gather_pinned(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection) -> Tensor:
+    """A dense compact copy on the calling thread, for a caller that has pinned the tiles; outside any graph."""
+    core = carrier._core
+    form = _packing(carrier, tensor, selection, "canonical")
+    target = core.primary.prototype.allocate_like(form.slots, empty=True)
+    codes = selection.bind(core.geometry)
+    for at in groups(core, range(len(codes))):
+        found = read_tiles(core, [codes[k] for k in at])
+        present = [(k, slot) for k in at if (slot := found[codes[k]]) is not None]
+        zeros = [k for k in at if found[codes[k]] is None]
+        core.mover.run(lambda p=present, z=zeros: _fill(core, target, form, p, z))
+        core.mover.finish()
+    return detached(Tensor(target, 0, form.layout))
+
+
+def _fill(
+    core: Core, target: Carrier, form: Packing, present: list[tuple[int, Slot]], zeros: list[int]
+) -> None:
+    out = flat_bits(target)
+    if present:
+        gather(core, present, out, form)
+    view = form.by_tile(out)
+    for k in zeros:
+        view[form.place(k)].zero_()
+
+
+def _node(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection, form: Packing) -> Node | None:
+    if not (tensor.is_differentiable() and is_grad_enabled()):
+        return None
+    layout = tensor.layout
+
+    def vjp(gradient: Tensor) -> tuple[Tensor, ...]:
+        return (gradients.scattered(carrier, layout, selection, gradient),)
+
+    def prepare() -> None:
+        refuse_within_policy(carrier._core, "backward of project")
+        check_conflicts(carrier._core, selection.bind(carrier._core.geometry), "backward of project")
+
+    return Node("project", (tensor,), vjp, (tensor,), prepare)
+
+
+class _Publication:
+    """What a projection holds until its compact tensor may be used: the destination and the source."""
+
+    def __init__(self, carrier: TiledEvictable, target: Carrier, grew: bool) -> None:
+        self._carrier, self._target, self._grew = carrier, target, grew
+        self._published = False
+
+    def publish(self, result: Tensor) -> Tensor:
+        """Let the destination be used; the second call does nothing."""
+        if not self._published:
+            self._published = True
+            self._target.drop_write(True)
+            self._carrier.drop_read()
+        return result
+
+    def abandon(self) -> None:
+        """Give everything back after a failure; a destination that was grown is empty again."""
+        if self._published:
+            return
+        self._published = True
+        if self._grew:
+            self._target.grow(0)
+        self._target.drop_write(False)
+        self._carrier.drop_read()

@@ -1,0 +1,167 @@
+"""Projection: gather selected tiles into a compact tensor, from primary where they are and from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...movement.completion import Completion, when_all
+from ...tensor import Tensor
+from ..base import Carrier
+from .acquire import acquire
+from .core import Core
+from .gather import gather
+from .mover import Move
+from .packing import Packing
+from .request import Request
+from .slots import Slab, Slot
+from .tensors import flat_bits
+
+if TYPE_CHECKING:
+    import torch
+
+STAGE = 64 << 20
+"""Bytes that pass through one staging carrier at a time."""
+
+
+class Projection:
+    """The copying part of one projection of ``codes`` (compact order) into ``target``.
+
+    ``queued`` settles with (tensor, events) once every copy is submitted.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        request: Request,
+        codes: Sequence[int],
+        packing: Packing,
+        target: Carrier,
+        result: Tensor,
+        publish: Callable[[Tensor], Tensor],
+    ) -> None:
+        self.core, self.request, self.packing = core, request, packing
+        self.publish = publish
+        self.target, self.result = target, result
+        self.position = {code: k for k, code in enumerate(codes)}
+        self.queued: Completion[tuple[Tensor, list[Any]]] = Completion()
+        self._events: list[Any] = []
+        self._left = len(codes)
+        self.prepared = core.mover.prepare()
+
+    def run(self, codes: Sequence[int], promote: Sequence[int]) -> None:
+        """Submit everything; later pieces follow as tiles arrive."""
+        extra = tuple(c for c in promote if c not in self.position)
+        self.request.completion.add_callback(self._give_up_queue)
+        acquire(self.core, self.request, (*codes, *extra), set(promote), self.use)
+
+    def use(self, ready: list[tuple[int, Slot]], direct: list[tuple[int, Slot | None]]) -> None:
+        """Gather tiles on primary and read the others past it."""
+        mine = [(self.position[c], s) for c, s in ready if c in self.position]
+        if mine:
+            self._compute(lambda out: gather(self.core, mine, out, self.packing), len(mine))
+        zeros = [self.position[c] for c, s in direct if s is None]
+        if zeros:
+            self._compute(lambda out: self._clear(out, zeros), len(zeros))
+        stored = [(self.position[c], s) for c, s in direct if s is not None]
+        if stored:
+            self._stream(stored)
+
+    def _compute(self, job: Callable[[torch.Tensor], None], count: int) -> None:
+        self.request.begin()
+        try:
+            done, event = self.core.mover.gather(lambda: job(flat_bits(self.target)), self.prepared)
+        except BaseException as error:
+            self._refused(error)
+            return
+        self.request.submitted = True
+        self._enqueued(count, event)
+        self.request.ending(done)
+
+    def _refused(self, error: BaseException) -> None:
+        if self.request.submitted:
+            self.request.end(error)
+            return
+        with self.request._guard:
+            self.request._left -= 1
+        raise error
+
+    def _clear(self, out: torch.Tensor, places: Sequence[int]) -> None:
+        view = self.packing.by_tile(out)
+        for k in places:
+            view[self.packing.place(k)].zero_()
+
+    # --- past primary ------------------------------------------------------------------------------------
+
+    def _stream(self, stored: list[tuple[int, Slot]]) -> None:
+        size = self.core.tile_bytes
+        self.core.stats.add(bytes_streamed=size * len(stored))
+        if self.packing.verbatim:
+            moves = [Move(s.slab.carrier, self.target, s.index * size, k * size, size) for k, s in stored]
+            self.request.begin()
+            try:
+                parts = self.core.mover.copy(moves, prepared=self.prepared)
+            except BaseException as error:
+                self._refused(error)
+                return
+            self.request.submitted = True
+            when_all(parts, lambda error: self._streamed(error, len(stored)))
+            return
+        per = max(1, STAGE // size)
+        groups = [stored[k : k + per] for k in range(0, len(stored), per)]
+        self.request.begin()
+        try:
+            self._stage(groups)
+        except BaseException as error:
+            self._refused(error)
+
+    def _streamed(self, error: BaseException | None, count: int) -> None:
+        self._enqueued(count, None)
+        self.request.end(error)
+
+    def _stage(self, groups: list[list[tuple[int, Slot]]]) -> None:
+        """Read the first group into a staging carrier, gather it, and go on with the next."""
+        core, group = self.core, groups[0]
+        slots, size = core.geometry.tile_slots, core.tile_bytes
+        staged = Slab(core.mover.allocate(core.primary.prototype, len(group) * slots), len(group))
+        moves = [
+            Move(s.slab.carrier, staged.carrier, s.index * size, k * size, size)
+            for k, (_, s) in enumerate(group)
+        ]
+        parts = core.mover.copy(moves)
+        self.request.submitted = True
+        tiles = [(position, Slot(staged, k)) for k, (position, _) in enumerate(group)]
+        when_all(parts, lambda error: self._staged(error, tiles, groups[1:]))
+
+    def _staged(
+        self, error: BaseException | None, tiles: list[tuple[int, Slot]], rest: list[list[tuple[int, Slot]]]
+    ) -> None:
+        if error is not None:
+            self.request.end(error)
+            return
+
+        def more() -> None:
+            self._compute(lambda out: gather(self.core, tiles, out, self.packing), len(tiles))
+            if rest:
+                self.request.begin()
+                try:
+                    self._stage(rest)
+                except BaseException as failure:
+                    self.request.end(failure)
+
+        self.request.guarded(more)
+
+    # --- the queue ---------------------------------------------------------------------------------------
+
+    def _enqueued(self, count: int, event: Any) -> None:
+        with self.request._guard:
+            self._left -= count
+            if event is not None:
+                self._events.append(event)
+            last = self._left == 0
+        if last and not self.queued.done:
+            self.queued.resolve((self.result, self._events))
+
+    def _give_up_queue(self) -> None:
+        if not self.queued.done and self.request.completion.error is not None:
+            self.queued.reject(self.request.completion.error)

@@ -1,0 +1,177 @@
+"""Request: one piece of tiled work from its start to its end, and what it keeps in place meanwhile.
+
+Work is counted: ``begin`` before each part, ``end`` after it, from any thread. When the count reaches nothing the
+request concludes once, on the thread that ended last. Nothing here runs under a core's lock except where said.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...movement.completion import Completion
+from .table import TileRecord
+
+if TYPE_CHECKING:
+    from .batch import Batch
+    from .core import Core
+
+
+class Request:
+    """Work named ``what`` on ``core``.
+
+    ``independent`` marks the caller's own promotions and evictions, which other work may not silently join.
+    ``atomic`` keeps every batch uncommitted until all have arrived. ``keeps`` leaves the pins in place after
+    success, until ``close``. At success ``mark`` changes the table, under the lock and together with the commit
+    of an atomic request's batches; then ``finish`` gives the result. ``abandon`` runs at failure.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        what: str,
+        *,
+        independent: bool = False,
+        atomic: bool = False,
+        keeps: bool = False,
+        mark: Callable[[], None] = lambda: None,
+        finish: Callable[[], Any] = lambda: None,
+        abandon: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.core, self.what = core, what
+        self.independent, self.atomic, self.keeps = independent, atomic, keeps
+        self.mark, self.finish, self.abandon = mark, finish, abandon
+        self.completion: Completion[Any] = Completion()
+        self.pinned: list[TileRecord] = []
+        self.claimed: list[TileRecord] = []
+        self.batches: list[Batch] = []
+        self.trailing: tuple[int, ...] = ()
+        self.error: BaseException | None = None
+        self.submitted = False
+        self.cores: tuple[Core, ...] = (core,)
+        self._left = 1
+        self._guard = threading.Lock()
+
+    # --- under the core's lock ---------------------------------------------------------------------------
+
+    def pin(self, records: Iterable[TileRecord]) -> None:
+        """Keep the records' values valid and where they are."""
+        for record in records:
+            if self not in record.users:
+                record.users[self] = None
+                self.pinned.append(record)
+
+    def claim(self, records: Iterable[TileRecord]) -> None:
+        """Cover the records as the caller's promotion or eviction."""
+        for record in records:
+            record.claim = self
+            self.claimed.append(record)
+
+    def let_go(self) -> None:
+        """Drop pins and claims."""
+        for record in self.pinned:
+            record.users.pop(self, None)
+        for record in self.claimed:
+            if record.claim is self:
+                record.claim = None
+        self.pinned, self.claimed = [], []
+
+    # --- from any thread, without locks ------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """One more part of the work has begun."""
+        with self._guard:
+            self._left += 1
+
+    def end(self, error: BaseException | None = None) -> None:
+        """One part has ended; the first failure becomes the request's."""
+        with self._guard:
+            if error is not None and self.error is None:
+                self.error = error
+            self._left -= 1
+            last = self._left == 0
+        if last:
+            self._conclude()
+
+    def ending(self, completion: Completion[None]) -> None:
+        """Count ``completion`` as a part that has begun already."""
+        completion.add_callback(lambda: self.end(completion.error))
+
+    def guarded(self, part: Callable[[], None]) -> None:
+        """Run ``part``, which begins further work, and end it, failed if it raises."""
+        try:
+            part()
+        except BaseException as error:
+            self.end(error)
+        else:
+            self.end()
+
+    def close(self) -> None:
+        """End a request that keeps its pins."""
+        self._retire()
+
+    def _conclude(self) -> None:
+        if self.error is not None:
+            self._fail()
+            return
+        waiting = self.batches if self.atomic else ()
+        with self.core.lock:
+            for batch in waiting:
+                batch.apply()
+            self.mark()
+        for batch in waiting:
+            batch.announce()
+        result = self.finish()
+        if self.keeps:
+            self.completion.resolve(result)
+        else:
+            self._retire(announce=lambda: self.completion.resolve(result))
+
+    def _fail(self) -> None:
+        error = self.error
+        assert error is not None
+        open_batches = [b for b in self.batches if not b.settled]
+        left = [len(open_batches) + 1]
+
+        def one_undone() -> None:
+            with self._guard:
+                left[0] -= 1
+                last = left[0] == 0
+            if last:
+                self.trailing = ()
+                self._retire(announce=self._rejected)
+
+        for batch in open_batches:
+            batch.roll_back(error, one_undone)
+        one_undone()
+
+    def _rejected(self) -> None:
+        assert self.error is not None
+        self.completion.reject(self.error)
+
+    def _retire(self, announce: Callable[[], None] = lambda: None) -> None:
+        if self.error is not None:
+            self.abandon()
+        for core in self.cores:
+            with core.lock:
+                self.let_go()
+        trailing = self.core.start_trailing(self, self.trailing)
+        for core in self.cores:
+            core.retire(self)
+        announce()
+        for core in self.cores:
+            core.poke()
+        trailing()
+
+    def withdraw(self, error: BaseException) -> None:
+        """Undo a request that nothing was submitted for; the call itself raises ``error``."""
+        for batch in self.batches:
+            batch.roll_back(error, lambda: None)
+        with self.core.lock:
+            self.let_go()
+        for core in self.cores:
+            core.retire(self)
+        self.abandon()
+        for core in self.cores:
+            core.poke()

@@ -1,0 +1,116 @@
+"""Reservation: decide, under the lock, where each tile of a request comes from. It changes nothing until it can all.
+
+A tile is *ready* on primary, *direct* (read from secondary, or zero, without going onto primary), loaded by the
+request's new batch, or *blocked* behind another batch that is moving it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from .batch import Batch, Load, Victim
+from .slots import Slot
+from .table import TileRecord
+
+if TYPE_CHECKING:
+    from .core import Core
+    from .request import Request
+
+
+@dataclass(slots=True)
+class Reserved:
+    """What became of the codes; ``grow`` (primary, secondary slots) instead of all else when slots are missing."""
+
+    ready: list[tuple[int, Slot]] = field(default_factory=list)
+    direct: list[tuple[int, Slot | None]] = field(default_factory=list)
+    batch: Batch | None = None
+    blocked: list[tuple[int, Batch]] = field(default_factory=list)
+    grow: tuple[int, int] | None = None
+
+
+def reserve(
+    core: Core, request: Request, codes: Sequence[int], must: Collection[int], cache: bool
+) -> Reserved:
+    """Sort ``codes``, which the request has pinned; those in ``must`` go onto primary, others may (``cache``).
+
+    Raises:
+        RuntimeError: a tile in ``must`` finds no place; the message names who holds what is there.
+    """
+    found = Reserved()
+    wanted: list[TileRecord] = []
+    for code in codes:
+        record = core.table[code]
+        if record.transit is not None and not (record.transit.passive and record.primary is not None):
+            found.blocked.append((code, record.transit))
+        elif record.primary is not None:
+            core.table.touch(record)
+            found.ready.append((code, record.primary))
+        elif code in must or (cache and record.secondary is not None):
+            wanted.append(record)
+        else:
+            found.direct.append((code, record.secondary))
+    if wanted:
+        _place(core, request, wanted, must, found)
+    return found
+
+
+def _place(
+    core: Core, request: Request, wanted: list[TileRecord], must: Collection[int], found: Reserved
+) -> None:
+    wanted.sort(key=lambda r: r.code not in must)
+    needed = sum(r.code in must for r in wanted)
+    room = core.room()
+    victims = choose_victims(core, len(wanted) - room) if len(wanted) > room else []
+    places = room + len(victims)
+    if needed > places:
+        raise RuntimeError(_shortage(core, needed, places))
+    placed, rest = wanted[:places], wanted[places:]
+    backups = 0 if core.home_writable else sum(v.dirty for v in victims)
+    missing = core.primary.missing(len(placed) - len(victims)), core.secondary.missing(backups)
+    if any(missing):
+        found.grow = missing
+        return
+    found.direct.extend((r.code, r.secondary) for r in rest)
+    if placed:
+        found.batch = _batch(core, request, placed, victims)
+
+
+def _batch(core: Core, request: Request, placed: list[TileRecord], victims: list[TileRecord]) -> Batch:
+    given = [Victim(v, _slot(v), core.backup_slot(v) if v.dirty else None) for v in victims]
+    slots = [v.slot for v in given]
+    slots += [core.take_primary() for _ in range(len(placed) - len(slots))]
+    batch = Batch(core, request, [Load(r, r.secondary, s) for r, s in zip(placed, slots, strict=True)], given)
+    for record in (*placed, *victims):
+        record.transit = batch
+    request.batches.append(batch)
+    return batch
+
+
+def _slot(record: TileRecord) -> Slot:
+    assert record.primary is not None
+    return record.primary
+
+
+def choose_victims(core: Core, count: int) -> list[TileRecord]:
+    """Up to ``count`` tiles to replace: least recently used, clean before dirty."""
+    free = [r for r in core.table.least_recent() if r.is_free()]
+    chosen = list(islice((r for r in free if not r.dirty), count))
+    if len(chosen) < count and core.can_store():
+        chosen += islice((r for r in free if r.dirty), count - len(chosen))
+    return [core.table[r.code] for r in chosen]
+
+
+def _shortage(core: Core, needed: int, places: int) -> str:
+    holders = sorted({user.what for r in core.table.touched() if r.primary is not None for user in r.users})
+    dirty = (
+        ""
+        if core.can_store()
+        else "; dirty tiles cannot be written back to a read-only tier without overlay="
+    )
+    return (
+        f"{core.name}: {needed} tile(s) must go onto primary, {places} of {core.primary.limit} place(s) can be had"
+        f"; held by {', '.join(holders) or 'nobody'}{dirty}; wait for that work or raise primary_capacity"
+    )

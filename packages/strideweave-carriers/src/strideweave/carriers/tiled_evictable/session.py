@@ -1,0 +1,68 @@
+"""Session: everything that an operation or a backward needs of its tiled operands, held for its duration.
+
+Policy is asked once per carrier; all tiles are pinned; what fits goes onto primary, the rest is read past it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from ...tensor import Tensor
+from .acquire import acquire
+from .carrier import TiledEvictable
+from .plan import Purpose
+from .request import Request
+from .requests import ask_policy, check_conflicts, check_readable, enter, submit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def tiled_carriers(tensors: Sequence[Tensor]) -> list[TiledEvictable]:
+    """The distinct tiled carriers, in order of creation."""
+    found = {t.carrier for t in tensors if isinstance(t.carrier, TiledEvictable)}
+    return sorted(found, key=lambda c: c.serial)
+
+
+def check(tensors: Sequence[Tensor], verb: str) -> None:
+    """Raise what would keep the operands from being read; changes nothing."""
+    for tensor in tensors:
+        if isinstance(tensor.carrier, TiledEvictable):
+            tensor.carrier._footprint(tensor.layout, tensor.offset, verb)
+    for carrier in tiled_carriers(tensors):
+        carrier._ready(verb)
+        every = range(carrier.geometry.tile_count)
+        check_conflicts(carrier._core, every, verb)
+        check_readable(carrier._core, every, verb)
+
+
+@contextmanager
+def session(tensors: Sequence[Tensor], verb: str, purpose: Purpose) -> Iterator[None]:
+    """Keep every tile of the tiled operands, and the ordinary operands, in place within the block."""
+    check(tensors, verb)
+    carriers = tiled_carriers(tensors)
+    plans = []
+    for carrier in carriers:
+        codes = tuple(range(carrier.geometry.tile_count))
+        plans.append((carrier, codes, ask_policy(carrier._core, carrier._policy, codes, purpose)))
+    with ExitStack() as stack:
+        for tensor in sorted({t.carrier for t in tensors}, key=lambda c: c.serial):
+            tensor.hold_for_read()
+            stack.callback(tensor.drop_read)
+        for carrier, codes, plan in plans:
+            core = carrier._core
+            request = Request(core, verb, keeps=True)
+            promote = enter(core, request, codes, plan, verb)
+            submit(request, lambda c=core, r=request, o=codes, p=promote: _acquire(c, r, o, p))
+            # A failed request has retired by itself; a successful one is closed at the end of the block.
+            request.completion.result()
+            stack.callback(request.close)
+            stack.callback(core.mover.finish)
+        yield
+
+
+def _acquire(core, request: Request, codes: tuple[int, ...], promote: tuple[int, ...]) -> None:
+    extra = tuple(c for c in promote if c not in range(len(codes)))
+    acquire(core, request, (*codes, *extra), set(promote), lambda ready, direct: None)

@@ -1,0 +1,115 @@
+"""Slot pools: places of one tile each inside slabs, which are carriers of a tier's class.
+
+Bookkeeping only, guarded by the owner's lock; the owner allocates slabs outside the lock and adds them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..base import Carrier
+
+
+class Slab:
+    """A carrier that holds ``tiles`` tiles one after another."""
+
+    __slots__ = ("carrier", "tiles")
+
+    def __init__(self, carrier: Carrier, tiles: int) -> None:
+        self.carrier, self.tiles = carrier, tiles
+
+
+class Slot(NamedTuple):
+    """The place of one tile: number ``index`` of ``slab``."""
+
+    slab: Slab
+    index: int
+
+
+class SlotPool:
+    """At most ``limit`` slots, handed out one tile each.
+
+    ``home`` is a slab that the user supplied, with one slot per tile code. ``whole`` asks for all slots at the
+    first growth, so that one slab serves every gather; otherwise a pool doubles. ``single`` gives each tile a
+    slab of its own, freed with the tile.
+    """
+
+    def __init__(self, prototype: Carrier, limit: int, *, whole: bool = False, single: bool = False) -> None:
+        self.prototype = prototype
+        self.limit = limit
+        self.whole = whole
+        self.single = single
+        self.slabs: list[Slab] = []
+        self.used = 0
+        self._total = 0
+        self._free: list[Slot] = []
+
+    def adopt(self, carrier: Carrier, tiles: int, used: bool) -> Slab:
+        """Make a supplied tier the first slab; ``used`` says that every slot holds its own tile."""
+        slab = Slab(carrier, tiles)
+        self.slabs.append(slab)
+        self._total += tiles
+        if used:
+            self.used += tiles
+        else:
+            self._free.extend(Slot(slab, i) for i in range(min(tiles, self.limit) - 1, -1, -1))
+        return slab
+
+    def room(self) -> int:
+        """How many more tiles may be placed."""
+        return self.limit - self.used
+
+    def missing(self, count: int) -> int:
+        """How many slots a growth must add before ``count`` can be taken; ``count`` is at most ``room()``."""
+        return max(0, count - len(self._free))
+
+    def growth(self, least: int) -> int:
+        """How many slots to add when ``least`` are missing."""
+        if self.single:
+            return least
+        left = max(least, self.limit - self._total)
+        return left if self.whole else min(left, max(least, self._total))
+
+    def allocate(self, tiles: int, tile_slots: int, make: Callable[[Carrier, int], Carrier]) -> list[Slab]:
+        """Fresh slabs for ``tiles`` tiles; ``make`` calls the provider, so this is done without any lock."""
+        count, each = (tiles, 1) if self.single else (1, tiles)
+        return [Slab(make(self.prototype, each * tile_slots), each) for _ in range(count)]
+
+    def add(self, slabs: list[Slab]) -> None:
+        """Make fresh slabs' slots available."""
+        for slab in slabs:
+            self.slabs.append(slab)
+            self._total += slab.tiles
+            self._free.extend(Slot(slab, i) for i in range(slab.tiles - 1, -1, -1))
+
+    def take(self) -> Slot:
+        """A free slot; the caller has made sure that there is one."""
+        self.used += 1
+        return self._free.pop()
+
+    def give(self, slot: Slot) -> None:
+        """Return a slot that was taken."""
+        self.used -= 1
+        if self.single:
+            self.slabs.remove(slot.slab)
+            self._total -= slot.slab.tiles
+            # Dropped, not released: a copy in flight may still refer to it.
+        else:
+            self._free.append(slot)
+
+    def trim(self) -> None:
+        """With ``single``, forget slots that were allocated and not taken."""
+        if self.single:
+            for slot in self._free:
+                self.slabs.remove(slot.slab)
+                self._total -= slot.slab.tiles
+            self._free.clear()
+
+    def carriers(self) -> list[Carrier]:
+        """The carriers of all slabs."""
+        return [slab.carrier for slab in self.slabs]
+
+    def allocated(self) -> int:
+        """Slots that storage exists for."""
+        return self._total

@@ -1,0 +1,111 @@
+"""What a tiled carrier did: counters, and a bounded log of residency changes for pictures and traces."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+LOG = 1 << 16
+"""Events kept per carrier; older ones are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counters since construction. Bytes count tiles moved between tiers; a tile read where it lies moves none.
+
+    ``hits`` and ``misses`` count required tiles that were, or were not, on primary when a request began.
+    ``stalls`` counts waits that found their request unfinished, ``stall_seconds`` how long they took.
+    ``prefetched`` tiles were promoted by a prefetcher, ``wasted_prefetch`` of them were dropped unread.
+    """
+
+    requests: int
+    hits: int
+    misses: int
+    bytes_promoted: int
+    bytes_written_back: int
+    bytes_streamed: int
+    promote_seconds: float
+    stalls: int
+    stall_seconds: float
+    prefetched: int
+    wasted_prefetch: int
+    resident_tiles: int
+    peak_resident_tiles: int
+
+    @property
+    def hit_rate(self) -> float:
+        """Hits over required tiles; 1 when none was required."""
+        total = self.hits + self.misses
+        return self.hits / total if total else 1.0
+
+    @property
+    def promote_gigabytes_per_second(self) -> float:
+        """Promoted bytes over the time during which promotions were under way; 0 when there were none."""
+        return self.bytes_promoted / self.promote_seconds / 1e9 if self.promote_seconds else 0.0
+
+
+class Recorder:
+    """Counts; safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.counts: dict[str, float] = dict.fromkeys(
+            (
+                *("requests", "hits", "misses", "bytes_promoted", "bytes_written_back", "bytes_streamed"),
+                *("promote_seconds", "stalls", "stall_seconds", "prefetched", "wasted_prefetch"),
+            ),
+            0,
+        )
+        self.log: deque[tuple[float, int, bool]] = deque(maxlen=LOG)
+        self.began = time.perf_counter()
+        self._unread: set[int] = set()
+
+    def clock(self) -> float:
+        """Seconds on the clock that events are stamped with."""
+        return time.perf_counter()
+
+    def add(self, **amounts: float) -> None:
+        """Add to counters."""
+        with self._lock:
+            for name, amount in amounts.items():
+                self.counts[name] += amount
+
+    def loaded(self, loads: Sequence[Any], tile_bytes: int, begun: float) -> None:
+        """Loads have arrived."""
+        moved = sum(load.source is not None for load in loads)
+        self.add(bytes_promoted=moved * tile_bytes, promote_seconds=self.clock() - begun)
+
+    def stored(self, victims: Sequence[Any], tile_bytes: int) -> None:
+        """Tiles were written back."""
+        self.add(bytes_written_back=sum(v.backup is not None for v in victims) * tile_bytes)
+
+    def placed(self, code: int, resident: bool) -> None:
+        """A tile came onto primary or left it."""
+        self.log.append((self.clock() - self.began, code, resident))
+        if not resident and code in self._unread:
+            self._unread.discard(code)
+            self.add(wasted_prefetch=1)
+
+    def prefetching(self, codes: Sequence[int]) -> None:
+        """A prefetcher promotes these tiles."""
+        with self._lock:
+            self._unread.update(codes)
+            self.counts["prefetched"] += len(codes)
+
+    def required(self, hits: int, misses: int, codes: Sequence[int]) -> None:
+        """A request begins that needs ``codes``."""
+        with self._lock:
+            self.counts["requests"] += 1
+            self.counts["hits"] += hits
+            self.counts["misses"] += misses
+            if self._unread:
+                self._unread.difference_update(codes)
+
+    def snapshot(self, resident: int, peak: int) -> Stats:
+        """The counters now."""
+        with self._lock:
+            return Stats(**self.counts, resident_tiles=resident, peak_resident_tiles=peak)  # type: ignore[arg-type] # counters are whole numbers where ints are declared

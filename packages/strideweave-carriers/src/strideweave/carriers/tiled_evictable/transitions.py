@@ -1,0 +1,77 @@
+"""Promotion and eviction at the caller's request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...movement.completion import Completion, settled
+from .acquire import acquire
+from .core import Core
+from .eviction import Eviction
+from .request import Request
+from .requests import check_capacity, submit
+
+
+def promote(parts: Sequence[tuple[Core, tuple[int, ...]]], verb: str = "promote") -> Completion[None]:
+    """Bring tiles of one or several cores (which share a lock) onto primary as one transaction.
+
+    Raises:
+        ValueError: more tiles than a primary has places.
+        RuntimeError: a tile is covered by another promotion or eviction, has no value, or finds no place.
+    """
+    for core, codes in parts:
+        check_capacity(core, codes, verb)
+    request = Request(parts[0][0], verb, independent=True, atomic=True)
+    request.cores = tuple(core for core, _ in parts)
+    with request.core.lock:
+        for core, codes in parts:
+            _check(core, codes, verb)
+        for core, codes in parts:
+            records = [core.table[c] for c in codes]
+            request.claim(records)
+            request.pin(records)
+            core.admit(request)
+
+    def work() -> None:
+        for core, codes in parts:
+            acquire(core, request, codes, set(codes), lambda ready, direct: None)
+
+    submit(request, work)
+    return request.completion
+
+
+def _check(core: Core, codes: Sequence[int], verb: str) -> None:
+    if core.released:
+        raise RuntimeError(f"{verb}: this {core.name} was released")
+    for code in codes:
+        record = core.table.peek(code)
+        where = f"{verb}: tile {core.geometry.coordinate(code)}"
+        if record.claim is not None:
+            raise RuntimeError(
+                f"{where} is covered by an incomplete {record.claim.what}; wait() for its handle first, "
+                "or call wait_idle()"
+            )
+        if verb != "evict" and not record.valid:
+            raise RuntimeError(f"{where} has no value yet; scatter or update it first")
+
+
+def evict(core: Core, codes: tuple[int, ...], verb: str = "evict") -> Completion[None]:
+    """Take tiles off primary, dirty ones written back first, once nobody needs them.
+
+    Raises:
+        RuntimeError: a tile is covered by another promotion or eviction, or is dirty over a read-only secondary.
+    """
+    eviction = Eviction(core, verb, codes, False)
+    with core.lock:
+        _check(core, codes, verb)
+        dirty = [c for c in codes if core.table.peek(c).dirty]
+        if dirty and not core.can_store():
+            raise RuntimeError(
+                f"{verb}: tile {core.geometry.coordinate(dirty[0])} is dirty and the secondary tier is read-only; "
+                "construct the carrier with overlay=, a writable scratch tier"
+            )
+        if not any(core.table.peek(c).primary is not None or core.table.peek(c).transit for c in codes):
+            return settled(None)
+        eviction.claim()
+    eviction.try_start()
+    return eviction.completion

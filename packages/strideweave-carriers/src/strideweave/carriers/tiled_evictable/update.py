@@ -1,0 +1,91 @@
+"""Writing tiles in place: the carrier's own update and single values. Not differentiable.
+
+The tiles are covered like by a caller's promotion, so that nothing else may need them meanwhile; they are brought
+onto primary, written there, and committed as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...movement.completion import Completion
+from .acquire import acquire
+from .core import Core
+from .request import Request
+from .requests import check_capacity, submit
+from .slots import Slot
+
+
+def write_tiles(
+    core: Core,
+    codes: Sequence[int],
+    verb: str,
+    write: Callable[[list[tuple[int, Slot]]], None],
+    *,
+    blank: bool,
+    finish: Callable[[], Any],
+    abandon: Callable[[], None] = lambda: None,
+) -> Completion[Any]:
+    """Have ``write`` fill the tiles' slots on primary and mark them valid and dirty, all or none.
+
+    ``blank`` says that every slot is overwritten whole, so that nothing needs to be loaded. ``finish`` gives the
+    result and runs once, after the commit.
+
+    Raises:
+        ValueError: more tiles than primary has places.
+        RuntimeError: a request needs a tile, or a tile has no value and is not blank.
+    """
+    check_capacity(core, codes, verb)
+    records = [core.table.peek(c) for c in codes]
+    request = Request(
+        core,
+        verb,
+        independent=True,
+        atomic=True,
+        mark=lambda: _mark(core, codes),
+        finish=finish,
+        abandon=abandon,
+    )
+    with core.lock:
+        if core.released:
+            raise RuntimeError(f"{verb}: this {core.name} was released meanwhile")
+        records = [core.table[c] for c in codes]
+        for record in records:
+            if not record.is_free():
+                who = record.claim or next(iter(record.users), None) or record.transit.request
+                raise RuntimeError(
+                    f"{verb}: tile {core.geometry.coordinate(record.code)} is needed by an incomplete {who.what}; "
+                    "wait() for its handle first, or call wait_idle()"
+                )
+            if not blank and not record.valid:
+                raise RuntimeError(
+                    f"{verb}: tile {core.geometry.coordinate(record.code)} has no value yet; replace it as a whole"
+                )
+        request.claim(records)
+        request.pin(records)
+        core.admit(request)
+    found: list[tuple[int, Slot]] = []
+
+    def use(ready: list[tuple[int, Slot]], _: object) -> None:
+        with request._guard:
+            found.extend(ready)
+            complete = len(found) == len(codes)
+        if complete:
+            request.begin()
+            done = core.mover.guarded_compute(lambda: write(found))
+            request.submitted = True
+            request.ending(done)
+
+    submit(request, lambda: acquire(core, request, codes, set(codes), use, blank=blank))
+    return request.completion
+
+
+def _mark(core: Core, codes: Sequence[int]) -> None:
+    for code in codes:
+        record = core.table[code]
+        record.valid = record.dirty = True
+        if record.secondary is not None:
+            core.give_secondary(record.secondary)
+            record.secondary = None
+        core.table.touch(record)
