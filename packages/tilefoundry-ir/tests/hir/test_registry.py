@@ -9,16 +9,15 @@ from tilefoundry.ir.errors import TypeRuleError
 from tilefoundry.ir.hir import HIR_OPS
 from tilefoundry.ir.types import TensorType
 
-NAMES = set(
-    (
-        "add sub mul div floor_div mod minimum maximum cmp_eq cmp_ne cmp_lt cmp_le cmp_gt cmp_ge logical_and "
-        "logical_or neg abs logical_not rsqrt sqrt exp exp2 log log2 square ceil floor round sin cos erf clamp "
-        "softplus relu sigmoid silu tanh gelu softmax rms_norm layer_norm matmul conv2d rope cast reshape "
-        "transpose slice insert_slice concat stack split tuple_get_item reduce argmax topk where index_select "
-        "index_add index_copy cache_update repeat_interleave quant arange zeros full_like shape_of rank reshard "
-        "local grouped_matmul attention workspace prefetch"
-    ).split()
+_LIST = (
+    "add sub mul div floor_div mod minimum maximum cmp_eq cmp_ne cmp_lt cmp_le cmp_gt cmp_ge logical_and "
+    "logical_or neg abs logical_not rsqrt sqrt exp exp2 log log2 square ceil floor round sin cos erf clamp "
+    "softplus relu sigmoid silu tanh gelu softmax rms_norm layer_norm matmul conv2d rope cast reshape "
+    "transpose slice insert_slice concat stack split tuple_get_item reduce argmax topk where index_select "
+    "index_add index_copy cache_update repeat_interleave quant arange zeros full_like shape_of rank reshard "
+    "local grouped_matmul attention workspace prefetch"
 )
+NAMES = set(_LIST.split())
 
 
 def test_every_op_of_the_list_is_registered_and_no_other():

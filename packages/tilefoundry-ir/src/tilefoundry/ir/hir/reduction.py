@@ -78,7 +78,10 @@ def _reduced(kind: ReduceKind, x: Any, axes: tuple[int, ...], keepdim: bool) -> 
         return _empty_extreme(kind, x, axes, keepdim)
     if kind is ReduceKind.MIN:
         return x.amin(dim=axes, keepdim=keepdim)
-    return (x.abs() if kind is ReduceKind.ABSMAX else x).amax(dim=axes, keepdim=keepdim)
+    if kind is ReduceKind.MAX:
+        return x.amax(dim=axes, keepdim=keepdim)
+    # |x| as the negative of a minimum: the most negative integer has no positive counterpart.
+    return -(-x.abs()).amin(dim=axes, keepdim=keepdim)
 
 
 def _empty_extreme(kind: ReduceKind, x: Any, axes: tuple[int, ...], keepdim: bool) -> Any:

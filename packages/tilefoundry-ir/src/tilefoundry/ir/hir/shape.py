@@ -39,7 +39,7 @@ def _hole(x: TensorType, known: tuple[Dim, ...], shape: tuple[Dim, ...]) -> Dim:
     left, right = Counter(x.shape), Counter(known)
     numerator = product((left - right).elements())
     divisor = product((right - left).elements())
-    quotient = exact_quotient(numerator, divisor) if divisor != 0 else None
+    quotient = None if 0 in known else exact_quotient(numerator, divisor)
     if quotient is None:
         raise TypeRuleError(
             f"tf.reshape: the -1 of {_text(shape)} cannot be worked out from {x}: "
