@@ -215,5 +215,5 @@ def test_a_dict_resource_extends_the_prefix_and_carries_alias():
 def test_a_dict_of_parameters_gives_plain_tensors():
     out = DictResource({"w": torch.nn.Parameter(torch.ones(2))}).load("w")
     assert type(out) is torch.Tensor and not out.requires_grad
-    with pytest.raises(TypeError, match="must be a torch.Tensor, got list"):
+    with pytest.raises(TypeError, match=r"must be a torch\.Tensor, got list"):
         DictResource({"w": [1, 2]}).load("w")

@@ -1,5 +1,6 @@
 """Checkpoint folders: both shapes, damaged ones, handles, read order, threads. Oracle: the tensors written."""
 
+import itertools
 import json
 import os
 import shutil
@@ -188,7 +189,7 @@ def test_a_header_that_lists_a_name_twice(tmp_path):
     row = '"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
     text = f"{{{row},{row}}}".encode()
     (tmp_path / SINGLE).write_bytes(len(text).to_bytes(8, "little") + text + b"\0" * 4)
-    with pytest.raises(CheckpointError, match="'a'.* more than once"):
+    with pytest.raises(CheckpointError, match=r"'a'.* more than once"):
         resource(tmp_path)
 
 
@@ -259,7 +260,7 @@ def test_reads_are_few_in_file_order_and_touch_each_byte_once(tmp_path, monkeypa
     assert all(torch.equal(out[key], tensor) for key, tensor in tensors.items())
     assert sum(got for _, got in reads) == sum(t.numel() * 4 for t in tensors.values())
     spans = sorted(reads)
-    assert all(a + n <= b for (a, n), (b, _) in zip(spans, spans[1:], strict=False))
+    assert all(a + n <= b for (a, n), (b, _) in itertools.pairwise(spans))
     assert len(reads) <= 4
 
 

@@ -117,12 +117,9 @@ def largest_integer_difference(candidate: Any, reference: Any) -> tuple[int, int
     # Wrapping subtraction of the smaller from the larger is the difference as an unsigned 64-bit number.
     wrapped = torch.where(c >= r, c - r, r - c)
     count = int((c != r).sum())
-    if bool((wrapped < 0).any()):
-        candidates = torch.where(wrapped < 0, wrapped, torch.iinfo(torch.int64).min)
-        at = int(candidates.argmax())
-        return int(wrapped[at]) + 2**64, count, at
-    at = int(wrapped.argmax())
-    return int(wrapped[at]), count, at
+    # Flipping the top bit puts unsigned numbers into signed order.
+    at = int((wrapped ^ torch.iinfo(torch.int64).min).argmax())
+    return int(wrapped[at]) % 2**64, count, at
 
 
 def _ordered_int64(tensor: Any) -> Any:
