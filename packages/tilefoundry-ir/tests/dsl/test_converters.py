@@ -1,6 +1,5 @@
 """@f.converter: registration, checks. Oracle: the converter evaluated on raw tensors."""
 
-# ruff: noqa: E501
 # Long lines are one case each.
 from __future__ import annotations
 
@@ -159,5 +158,5 @@ def test_a_label_is_not_called():
     def c(r: Tensor[(4,), "f32"]):
         return r
 
-    with pytest.raises(TypeError, match="this is the converter of f.w"):
+    with pytest.raises(TypeError, match=r"this is the converter of f\.w"):
         c(torch.zeros(4))

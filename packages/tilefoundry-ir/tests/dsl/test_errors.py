@@ -1,6 +1,5 @@
 """Errors point at file, line and column, and show the source line with a caret."""
 
-# ruff: noqa: E501
 # Long lines are one case each.
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Reading:
     """What a ``def`` says.
 
     Attributes:
-        name, params, result, body: as in ``Function``; ``body`` is None where the def's body is ``pass``.
+        name, params, result, body: as in ``Function``; ``body`` is None where the def's body is ``pass`` or a docstring alone.
         source, node: where it stands, for errors found later.
     """
 
@@ -93,7 +93,7 @@ def _reserve(ctx: BodyContext, params: tuple[Var, ...]) -> None:
 
 def _is_empty(node: ast.FunctionDef) -> bool:
     body = node.body[1:] if ast.get_docstring(node) is not None else node.body
-    return bool(body) and all(isinstance(stmt, ast.Pass) for stmt in body)
+    return all(isinstance(stmt, ast.Pass) for stmt in body)
 
 
 def _result(ctx: BodyContext) -> Type:
