@@ -83,6 +83,64 @@ void batch_offsets(index_t batch, index_t const* shape, index_t const* const (&s
   }
 }
 
+/// A contraction as a list of products: batches, or one product where all batches share the right operand and
+/// their rows follow each other in memory.
+template <class A, class B, int R>
+struct Products {
+  View<A, R> lhs;
+  View<B, R> rhs;
+  index_t const* shape;
+  index_t const* dst_stride;
+  index_t batches = 1, m, n, k;
+  bool folded;
+
+  Products(View<A, R> const& a, View<B, R> const& b, index_t const* extents, index_t const* strides)
+      : lhs(a), rhs(b), shape(extents), dst_stride(strides), m(extents[R - 2]), n(extents[R - 1]), k(a.shape[R - 1]) {
+    for (int d = 0; d < R - 2; ++d) batches *= extents[d];
+    folded = batches > 1 && one_right_operand() && rows_follow(lhs.stride) && rows_follow(dst_stride);
+  }
+
+  index_t count() const { return folded ? 1 : batches; }
+  index_t rows() const { return folded ? batches * m : m; }
+
+  /// Offsets of product `i` in lhs, rhs and dst.
+  void offsets(index_t i, index_t (&at)[3]) const {
+    batch_offsets<3, R>(folded ? 0 : i, shape, {lhs.stride, rhs.stride, dst_stride}, at);
+  }
+
+  /// Call `epilogue` on the rows of product `i`, one batch at a time.
+  template <class Acc, class Epilogue>
+  void finish(Epilogue const& epilogue, Acc* block, index_t pitch, index_t i, index_t row, index_t row_end,
+              index_t column, index_t column_end) const {
+    if (!folded) {
+      epilogue(block, pitch, i, row, row_end, column, column_end);
+      return;
+    }
+    while (row < row_end) {
+      const index_t batch = row / m, first = row % m;
+      const index_t taken = row_end - row < m - first ? row_end - row : m - first;
+      epilogue(block, pitch, batch, first, first + taken, column, column_end);
+      block += taken * pitch;
+      row += taken;
+    }
+  }
+
+ private:
+  bool one_right_operand() const {
+    for (int d = 0; d < R - 2; ++d)
+      if (shape[d] != 1 && rhs.stride[d] != 0) return false;
+    return true;
+  }
+  bool rows_follow(index_t const* stride) const {
+    index_t step = stride[R - 2] * m;
+    for (int d = R - 3; d >= 0; --d) {
+      if (shape[d] != 1 && stride[d] != step) return false;
+      step *= shape[d];
+    }
+    return true;
+  }
+};
+
 }  // namespace detail
 
 /// No epilogue: the products are the result.
@@ -99,35 +157,33 @@ struct no_epilogue {
 template <bool WholeRows, class A, class B, class Acc, int R, class Epilogue>
 void contract(View<A, R> const& lhs, View<B, R> const& rhs, View<Acc, R> const& dst, Epilogue const& epilogue) {
   static_assert(R >= 2, "ops::contract: operands need two modes; give a vector an extent-1 mode");
-  const index_t m = dst.shape[R - 2], n = dst.shape[R - 1], k = lhs.shape[R - 1];
-  index_t batches = 1;
-  for (int d = 0; d < R - 2; ++d) batches *= dst.shape[d];
-  if (batches * m * n == 0) return;
-  const detail::Cut cut(batches, m, n, k);
+  const detail::Products<A, B, R> products(lhs, rhs, dst.shape, dst.stride);
+  const index_t m = products.rows(), n = products.n, k = products.k, pitch = dst.stride[R - 2];
+  if (products.count() * m * n == 0) return;
+  const detail::Cut cut(products.count(), m, n, k);
   const bool late = WholeRows && cut.column_blocks > 1;
-  const index_t pitch = dst.stride[R - 2];
-  const index_t blocks = batches * cut.row_blocks * cut.column_blocks;
+  const index_t blocks = products.count() * cut.row_blocks * cut.column_blocks;
   parallel_for(blocks, cut.rows * cut.columns * (2 * k + 8), [&](index_t begin, index_t end) {
     for (index_t block = begin; block < end; ++block) {
       const index_t column = block % cut.column_blocks * cut.columns, rest = block / cut.column_blocks;
-      const index_t row = rest % cut.row_blocks * cut.rows, batch = rest / cut.row_blocks;
+      const index_t row = rest % cut.row_blocks * cut.rows, i = rest / cut.row_blocks;
       const index_t row_end = row + cut.rows < m ? row + cut.rows : m;
       const index_t column_end = column + cut.columns < n ? column + cut.columns : n;
       index_t at[3];
-      detail::batch_offsets<3, R>(batch, dst.shape, {lhs.stride, rhs.stride, dst.stride}, at);
+      products.offsets(i, at);
       Acc* acc = dst.data + at[2] + row * pitch + column;
       detail::product_block(lhs, rhs, at, row, row_end - row, column, column_end - column, k, acc, pitch);
-      if (!late) epilogue(acc, pitch, batch, row, row_end, column, column_end);
+      if (!late) products.finish(epilogue, acc, pitch, i, row, row_end, column, column_end);
     }
   });
   if (!late) return;
-  parallel_for(batches * m, n * 8, [&](index_t begin, index_t end) {
+  parallel_for(products.count() * m, n * 8, [&](index_t begin, index_t end) {
     while (begin < end) {
-      const index_t batch = begin / m, row = begin % m;
+      const index_t i = begin / m, row = begin % m;
       const index_t row_end = end - begin < m - row ? row + (end - begin) : m;
-      index_t at[1];
-      detail::batch_offsets<1, R>(batch, dst.shape, {dst.stride}, at);
-      epilogue(dst.data + at[0] + row * pitch, pitch, batch, row, row_end, index_t{0}, n);
+      index_t at[3];
+      products.offsets(i, at);
+      products.finish(epilogue, dst.data + at[2] + row * pitch, pitch, i, row, row_end, index_t{0}, n);
       begin += row_end - row;
     }
   });
@@ -137,29 +193,29 @@ void contract(View<A, R> const& lhs, View<B, R> const& rhs, View<Acc, R> const& 
 template <bool WholeRows, class Acc, class A, class B, int R, class Epilogue>
 void contract_in_scratch(View<A, R> const& lhs, View<B, R> const& rhs, index_t const (&shape)[R],
                          Epilogue const& epilogue) {
-  const index_t m = shape[R - 2], n = shape[R - 1], k = lhs.shape[R - 1];
-  index_t batches = 1;
-  for (int d = 0; d < R - 2; ++d) batches *= shape[d];
-  if (batches * m * n == 0) return;
-  const detail::Cut cut(batches, m, n, k);
+  const View<Acc, R> dense = make_view<R>(static_cast<Acc*>(nullptr), shape);
+  const detail::Products<A, B, R> products(lhs, rhs, dense.shape, dense.stride);
+  const index_t m = products.rows(), n = products.n, k = products.k;
+  if (products.count() * m * n == 0) return;
+  const detail::Cut cut(products.count(), m, n, k);
   if (WholeRows && cut.column_blocks > 1) {
-    const Scratch<Acc> all(batches * m * n);
+    const Scratch<Acc> all(products.count() * m * n);
     contract<WholeRows>(lhs, rhs, make_view<R>(static_cast<Acc*>(all), shape), epilogue);
     return;
   }
-  const index_t blocks = batches * cut.row_blocks * cut.column_blocks;
+  const index_t blocks = products.count() * cut.row_blocks * cut.column_blocks;
   parallel_for(blocks, cut.rows * cut.columns * (2 * k + 8), [&](index_t begin, index_t end) {
     const Scratch<Acc> acc(cut.rows * cut.columns);
+    Acc* const data = acc;
     for (index_t block = begin; block < end; ++block) {
       const index_t column = block % cut.column_blocks * cut.columns, rest = block / cut.column_blocks;
-      const index_t row = rest % cut.row_blocks * cut.rows, batch = rest / cut.row_blocks;
+      const index_t row = rest % cut.row_blocks * cut.rows, i = rest / cut.row_blocks;
       const index_t row_end = row + cut.rows < m ? row + cut.rows : m;
       const index_t column_end = column + cut.columns < n ? column + cut.columns : n;
-      index_t at[2];
-      detail::batch_offsets<2, R>(batch, shape, {lhs.stride, rhs.stride}, at);
-      Acc* data = acc;
+      index_t at[3];
+      products.offsets(i, at);
       detail::product_block(lhs, rhs, at, row, row_end - row, column, column_end - column, k, data, cut.columns);
-      epilogue(data, cut.columns, batch, row, row_end, column, column_end);
+      products.finish(epilogue, data, cut.columns, i, row, row_end, column, column_end);
     }
   });
 }

@@ -181,15 +181,15 @@ struct ThreadPlan {
         static_assert(in_block,
                       "ops::reduce: a reduced axis crosses CTA boundaries; reduce inside the CTA into a partial result "
                       "and combine the partials after a grid barrier or in a second launch");
-        static_assert(cute::is_static<Layout>::value, "ops::reduce: the thread axes of the mesh must be static");
         constexpr auto shape = cute::take<all.group[level].first, all.group[level].first + all.group[level].count>(
             cute::wrap(Layout{}.shape()));
         constexpr auto stride = cute::take<all.group[level].first, all.group[level].first + all.group[level].count>(
             cute::wrap(Layout{}.stride()));
+        static_assert(cute::is_static<decltype(shape)>::value && cute::is_static<decltype(stride)>::value,
+                      "ops::reduce: the thread axes of the mesh must be static");
         constexpr int unit = int(core::level_unit(shape, stride));
         constexpr int at = Axis - all.group[level].first;
-        static_assert(cute::is_integral<decltype(cute::get<at>(stride))>::value ||
-                          cute::is_static<decltype(cute::get<at>(stride))>::value,
+        static_assert(cute::is_integral<stdx::remove_cvref_t<decltype(cute::get<at>(stride))>>::value,
                       "ops::reduce: mesh axes must be flat");
         out.group[out.count++] = ThreadGroup{int(cute::get<at>(shape)), int(cute::get<at>(stride)) / unit};
       }
