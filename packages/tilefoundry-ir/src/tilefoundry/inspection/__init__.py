@@ -1,6 +1,7 @@
-"""Programs as text: canonical scripts, digests for cache keys, pictures."""
+"""Programs as text and pictures: canonical scripts, digests for cache keys, SVG and HTML."""
 
-from tilefoundry.inspection.digest import digest
+from tilefoundry.inspection.digests import digest
+from tilefoundry.inspection.pictures import View, view
 from tilefoundry.inspection.script import as_script
 
-__all__ = ["as_script", "digest"]
+__all__ = ["View", "as_script", "digest", "view"]

@@ -10,6 +10,7 @@ from tilefoundry.ir.types.dim import Dim
 from tilefoundry.ir.types.shard.attrs import Broadcast, Dynamic, Partial, ShardAttr, Split
 from tilefoundry.ir.types.shard.layout import ComposedLayout, Layout
 from tilefoundry.ir.types.shard.mesh import Mesh
+from tilefoundry.ir.types.shard.picture import draw_shard
 
 __all__ = ["ShardLayout"]
 
@@ -107,6 +108,9 @@ class ShardLayout:
         """Every dim of the layout and of the mesh."""
         yield from self.layout.dims()
         yield from self.mesh.layout.shape
+
+    def _repr_svg_(self) -> str:
+        return draw_shard(self.shape, self.splits, f"{self} over {self.mesh}")
 
     def __str__(self) -> str:
         names = [self.mesh.at(axis).name for axis in range(self.mesh.rank)]
