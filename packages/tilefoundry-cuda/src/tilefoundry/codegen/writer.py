@@ -56,12 +56,15 @@ class Writer:
 
 
 def _folded(text: str, width: int) -> list[str]:
+    """Pieces of at most ``width`` where spaces outside of string literals allow it; after commas if possible."""
     pieces: list[str] = []
     while len(text) > width:
-        at = max(text.rfind(", ", 0, width), text.rfind(" * ", 0, width) if ", " not in text[:width] else -1)
-        if at <= 0:
+        spaces = [i for i in range(1, width) if text[i] == " " and text[:i].count('"') % 2 == 0]
+        commas = [i for i in spaces if text[i - 1] == ","]
+        if not spaces:
             break
-        pieces.append(text[: at + 1])
-        text = text[at + 2 :]
+        at = (commas or spaces)[-1]
+        pieces.append(text[:at])
+        text = text[at + 1 :]
         width -= 4 if len(pieces) == 1 else 0
     return [*pieces, text]

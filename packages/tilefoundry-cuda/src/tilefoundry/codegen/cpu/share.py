@@ -13,6 +13,10 @@ from tilefoundry.ir.tir.stmt import Comment, DispatchCall, Launch, TirStmt
 
 __all__ = ["ShareKernels"]
 
+_DECLARED = re.compile(
+    r"(?:index_t|bool|f32|f64|f16|bf16|fp8e4m3|fp8e5m2|f8e8m0|f4e2m1|i8|i16|i32|i64|u8|int|IndexFault|Scratch<\w+>)"
+    r"\*?(?: const)? (\w+)"
+)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -62,12 +66,9 @@ def _own_names(function: PrimFunction) -> set[str]:
     out = Writer()
     emit_kernel(function, out)
     text = out.text()
-    declared = re.findall(r"(?:index_t|bool|f32|f64|f16|bf16|fp8\w+|f8\w+|f4\w+|i8|i16|i32|i64|u8|int)(?:\* const| const)? (\w+)", text)
+    declared = _DECLARED.findall(text)
     kernel = text.split("(", 1)[0].split()[-1]
-    scratch = re.findall(r"Scratch<\w+> (\w+)", text)
-    pointers = re.findall(r"\* const (\w+)", text)
-    faults = re.findall(r"IndexFault (\w+)", text)
-    return {*declared, *scratch, *pointers, *faults, kernel}
+    return {*declared, kernel}
 
 
 def _redirected(stmts: tuple[TirStmt, ...], names: dict[str, str]) -> tuple[TirStmt, ...]:
