@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
@@ -94,9 +95,9 @@ class DType:
     def __repr__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> str:
-        # Pickled by name, so that it stays a singleton.
-        return self.name
+    def __reduce__(self) -> tuple[Callable[[object], DType], tuple[str]]:
+        # Pickled and copied by name, so that it stays a singleton.
+        return as_dtype, (self.name,)
 
 
 @cache

@@ -62,7 +62,7 @@ def _seed(root: Tensor, gradient: Tensor | None) -> Tensor:
         raise TypeError(f"backward: gradient must be a Tensor, got {type(gradient).__name__}")
     if gradient.dtype() is not root.dtype():
         raise TypeError(f"backward: gradient is {gradient.dtype()}, the tensor {root.dtype()}; cast it")
-    if gradient.shape != root.shape:
+    if gradient.shape.modes() != root.shape.modes():
         raise ValueError(
             f"backward: gradient has shape {gradient.shape.extents}, the tensor {root.shape.extents}"
         )

@@ -12,7 +12,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from tilefoundry.ir.layout.inttuple import as_int
 
@@ -20,6 +20,8 @@ from ..dtypes import DType, Float32, Scalar, as_dtype
 from ..layout import Layout
 
 _serials = itertools.count()
+
+C = TypeVar("C")
 
 
 class Carrier(ABC):
@@ -322,7 +324,7 @@ class Carrier(ABC):
         return f"<{self._name()} {self.size()} x {self._dtype} {state}>"
 
 
-def sealed(cls: type) -> type:
+def sealed(cls: type[C]) -> type[C]:
     """Class decorator: subclassing ``cls`` is a TypeError, because dispatch goes by the exact class."""
 
     def refuse(sub: type, **_: Any) -> None:

@@ -140,6 +140,11 @@ def _open(path: str, direct: bool | None) -> tuple[int, bool]:
 class BlockDeviceCarrier(Carrier):
     """Slots in a run of blocks; made by ``BlockDevice.allocate``, not directly."""
 
+    _device: BlockDevice
+    _first: int
+    _blocks: int
+    _count: int
+
     def __init__(self, *_: object, **__: object) -> None:
         raise TypeError("BlockDeviceCarrier: call BlockDevice(path).allocate(size, dtype=...)")
 

@@ -63,7 +63,7 @@ class FileBacked(Carrier):
             return have // item
         count = as_count(size, "FileBacked size")
         if have < count * item:
-            if not mutable:
+            if not mutable and self._path:
                 raise ValueError(
                     f"{self._path}: holds {have} bytes, {count} slots of {self._dtype} need {count * item}"
                 )

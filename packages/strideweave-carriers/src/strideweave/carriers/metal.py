@@ -30,7 +30,7 @@ class Metal(TorchStorage):
 
     def load_bytes(self, offset: int, into: memoryview) -> None:
         with plain_torch():
-            into[:] = memoryview(self.flat_bytes()[offset : offset + len(into)].cpu().numpy())
+            into[:] = self.flat_bytes()[offset : offset + len(into)].cpu().numpy().tobytes()
 
     def store_bytes(self, offset: int, data: memoryview) -> None:
         import torch

@@ -140,9 +140,7 @@ def _order_after_caller(on: Lane, device: int) -> None:
     """Make the lane wait for what the caller's stream has queued, such as the kernel that makes the source."""
     import torch
 
-    ready = torch.cuda.Event()
-    ready.record(torch.cuda.current_stream(device))
-    on.stream.wait_event(ready)
+    on.stream.wait_stream(torch.cuda.current_stream(device))
 
 
 def _device(carrier: Carrier) -> int:

@@ -83,8 +83,9 @@ class _Plan:
         goal = self.target.value_carrier()
         need = self.nbytes // self.target.dtype().itemsize
         if goal.size() == 0:
-            goal.grow(need)
+            self.target.grow(need)
             self.grew = True
+            goal = self.target.value_carrier()
         elif self.tensor.carrier.value_carrier().host_address() is None and goal.host_address() is not None:
             self.staged = goal.allocate_like(need, empty=True)
             return self.staged
@@ -106,7 +107,7 @@ class _Plan:
 
     def undo(self) -> None:
         if self.grew:
-            self.target.value_carrier().grow(0)
+            self.target.grow(0)
             self.grew = False
         if self.writes:
             self.target.drop_write(False)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def infer(operands: Sequence[Operand], attributes: Attributes) -> Result:
     """The operand's shape in the wanted type."""
     (tensor,) = operands
-    return Result(tensor.shape.extents, attributes["dtype"])  # type: ignore[union-attr] # scalars are off
+    return Result(tensor.shape.extents, attributes["dtype"])
 
 
 def torch_cast(views: Sequence[Any], _: Attributes, result: Result) -> torch.Tensor:
@@ -51,7 +51,7 @@ def py_cast(operands: Sequence[Any], _: Attributes, result: Result) -> list[Scal
 
 def vjp(operands: Sequence[Operand], _: Attributes, result: Tensor, gradient: Tensor):
     """g in the operand's type"""
-    return (cast(gradient, operands[0].dtype()),)  # type: ignore[union-attr]
+    return (cast(gradient, operands[0].dtype()),)
 
 
 CAST = define(Operation("cast", infer, torch_cast, py_cast, vjp))
@@ -59,8 +59,8 @@ COPY = define(
     Operation(
         "copy",
         infer,
-        lambda views, _, result: views[0],  # type: ignore[return-value] # no scalars
-        lambda operands, _, result: operands[0].items,  # type: ignore[union-attr]
+        lambda views, _, result: views[0],
+        lambda operands, _, result: operands[0].items,
         lambda operands, _, result, gradient: (gradient,),
     )
 )

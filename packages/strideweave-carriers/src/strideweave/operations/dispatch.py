@@ -32,11 +32,11 @@ def apply(operation: Operation, operands: Sequence[Operand], attributes: Attribu
     for tensor in tensors:
         definition = definition_of(type(tensor.carrier))
         if definition is not None:
-            refuse(plan_refusal(operation.name, *operands))
+            refuse(_refusal(operation.name, operands))
             kernel = (definition.kernels or {}).get(operation.name)
             execute = kernel if kernel is not None else definition.composite
             return execute(operation, operands, attributes)  # type: ignore[misc] # plan_refusal saw one of the two
-    refuse(plan_refusal(operation.name, *operands))
+    refuse(_refusal(operation.name, operands))
     result = compute(operation, operands, attributes)
     return record(operation, operands, attributes, result)
 
@@ -96,8 +96,8 @@ def record(
     return attach(result, Node(operation.name, tensors, backward, saved))
 
 
-def _named(operands: Sequence[Operand], result: Tensor, which: int | str) -> Tensor:
-    found = detached(result) if which == "result" else operands[which]  # type: ignore[index] # else an int
+def _named(operands: Sequence[Operand], result: Tensor, which: Any) -> Tensor:
+    found = detached(result) if which == "result" else operands[which]
     if not isinstance(found, Tensor):
         # A scalar needs no protection; saving the result twin in its place is harmless.
         return detached(result)
@@ -149,9 +149,13 @@ def plan_refusal(name: str, *operands: Any) -> str | None:
     Raises:
         TypeError: operands of different carrier classes.
     """
-    operation = operation_named(name)
-    if operation is None:
+    if operation_named(name) is None:
         return f"{name}: no such operation; there are {', '.join(sorted(operation_names()))}"
+    return _refusal(name, operands)
+
+
+def _refusal(name: str, operands: Sequence[Operand]) -> str | None:
+    """``plan_refusal`` without the look-up: derivatives are operations outside the table."""
     tensors = [o for o in operands if isinstance(o, Tensor)]
     classes = [type(t.carrier) for t in tensors]
     for cls in classes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..dtypes import Bool, Scalar
 from ..tensor import Tensor
@@ -65,7 +65,7 @@ def _python(function: Callable[[Scalar, Scalar], Scalar]) -> Callable:
 
 
 def _like(operand: Operand, gradient: Tensor | None) -> Tensor | None:
-    return None if gradient is None else sum_to(gradient, operand.shape.extents)  # type: ignore[union-attr]
+    return None if gradient is None else sum_to(gradient, operand.shape.extents)
 
 
 def _tensors_only(
@@ -180,7 +180,7 @@ def infer_where(operands: Sequence[Operand], _: Attributes) -> Result:
 def vjp_where(operands: Sequence[Operand], _: Attributes, result: Tensor, gradient: Tensor):
     """(None, g where c, g where not c)"""
     condition, a, b = operands
-    parts = [None]
+    parts: list[Tensor | None] = [None]
     if isinstance(a, Tensor):
         parts.append(_like(a, where(condition, gradient, 0)))
     if isinstance(b, Tensor):
@@ -188,7 +188,7 @@ def vjp_where(operands: Sequence[Operand], _: Attributes, result: Tensor, gradie
     return parts
 
 
-def torch_where(views: Sequence[torch.Tensor], _: Attributes, result: Result) -> torch.Tensor:
+def torch_where(views: Sequence[Any], _: Attributes, result: Result) -> torch.Tensor:
     """Elementwise choice."""
     import torch
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def infer(operands: Sequence[Operand], attributes: Attributes) -> Result:
     """The mode's extent becomes the number of indices."""
     (tensor,) = operands
-    extents = rules.replace_mode(tensor, attributes["mode"], len(attributes["indices"]))  # type: ignore[arg-type]
-    return Result(extents, tensor.dtype())  # type: ignore[union-attr]
+    extents = rules.replace_mode(tensor, attributes["mode"], len(attributes["indices"]))
+    return Result(extents, tensor.dtype())
 
 
 def torch_select(views: Sequence[Any], attributes: Attributes, result: Result) -> torch.Tensor:
@@ -45,7 +45,7 @@ def py_select(operands: Sequence[Any], attributes: Attributes, result: Result) -
 
 def infer_add(operands: Sequence[Operand], attributes: Attributes) -> Result:
     """The shape that was selected from."""
-    return Result(attributes["extents"], rules.float_only("index_select gradient", operands[0]))  # type: ignore[arg-type]
+    return Result(attributes["extents"], rules.float_only("index_select gradient", operands[0]))
 
 
 def torch_add(views: Sequence[Any], attributes: Attributes, result: Result) -> torch.Tensor:
@@ -76,7 +76,7 @@ ADD = Operation("index_select_gradient", infer_add, torch_add, py_add)
 
 def vjp(operands: Sequence[Operand], attributes: Attributes, result: Tensor, gradient: Tensor):
     """g, added up where it was selected"""
-    return (apply(ADD, (gradient,), {**attributes, "extents": operands[0].shape.extents}),)  # type: ignore[union-attr]
+    return (apply(ADD, (gradient,), {**attributes, "extents": operands[0].shape.extents}),)
 
 
 INDEX_SELECT = define(Operation("index_select", infer, torch_select, py_select, vjp))

@@ -19,7 +19,7 @@ _families: dict[type, Family] = {}
 
 
 def register_family(cls: type[Carrier], family: Family) -> None:
-    """Let tensors on exactly ``cls`` compute through ``family``.
+    """Let tensors on exactly ``cls`` compute through ``family``; ``cls.compute`` becomes True.
 
     Raises:
         ValueError: the class has a family already.
@@ -27,6 +27,7 @@ def register_family(cls: type[Carrier], family: Family) -> None:
     if cls in _families:
         raise ValueError(f"register_family: {cls.__name__} has kernels already")
     _families[cls] = family
+    cls.compute = True
 
 
 def family_of(cls: type) -> Family | None:

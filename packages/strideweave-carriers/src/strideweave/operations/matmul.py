@@ -27,9 +27,9 @@ def infer(operands: Sequence[Operand], attributes: Attributes) -> Result:
     """(i, k) and (j, k) give (i, j); the second modes have one size."""
     lhs, rhs = operands
     for side, tensor in (("lhs", lhs), ("rhs", rhs)):
-        if tensor.shape.rank != 2:  # type: ignore[union-attr] # scalars are off
-            raise ValueError(f"matmul: {side} has {tensor.shape.rank} modes, expected 2")  # type: ignore[union-attr]
-    (i, k), (j, other) = lhs.shape.modes(), rhs.shape.modes()  # type: ignore[union-attr]
+        if tensor.shape.rank != 2:
+            raise ValueError(f"matmul: {side} has {tensor.shape.rank} modes, expected 2")
+    (i, k), (j, other) = lhs.shape.modes(), rhs.shape.modes()
     if product(k) != product(other):
         raise ValueError(
             f"matmul: second modes contract, lhs has {product(k)} there and rhs {product(other)}"
@@ -85,9 +85,9 @@ def transposed(tensor: Tensor) -> Tensor:
 def vjp(operands: Sequence[Operand], _: Attributes, result: Tensor, gradient: Tensor):
     """(g rhs, g^T lhs)"""
     lhs, rhs = operands
-    to_lhs = matmul(gradient, transposed(rhs))  # type: ignore[arg-type]
-    to_rhs = matmul(transposed(gradient), transposed(lhs))  # type: ignore[arg-type]
-    return _reshaped(to_lhs, lhs), _reshaped(to_rhs, rhs)  # type: ignore[arg-type]
+    to_lhs = matmul(gradient, transposed(rhs))
+    to_rhs = matmul(transposed(gradient), transposed(lhs))
+    return _reshaped(to_lhs, lhs), _reshaped(to_rhs, rhs)
 
 
 def _reshaped(gradient: Tensor, like: Tensor) -> Tensor:

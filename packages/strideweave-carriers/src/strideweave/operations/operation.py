@@ -14,7 +14,8 @@ from ..tensor import Tensor
 if TYPE_CHECKING:
     import torch
 
-Operand = Tensor | bool | int | float
+Operand = Any
+"""A Tensor, or a Python number where ``Operation.scalars`` allows it; dispatch has checked which."""
 Attributes = Mapping[str, Any]
 
 
@@ -40,8 +41,12 @@ class Values:
 
 
 Infer = Callable[[Sequence[Operand], Attributes], Result]
-TorchKernel = Callable[[Sequence["torch.Tensor | Scalar"], Attributes, Result], "torch.Tensor"]
-PythonKernel = Callable[[Sequence["Values | Scalar"], Attributes, Result], list[Scalar]]
+TorchKernel = Callable[[Sequence[Any], Attributes, Result], "torch.Tensor"]
+"""Takes strided torch views (or Python numbers)."""
+
+PythonKernel = Callable[[Sequence[Any], Attributes, Result], list[Scalar]]
+"""Takes ``Values`` (or Python numbers)."""
+
 Vjp = Callable[[Sequence[Operand], Attributes, Tensor, Tensor], Sequence["Tensor | None"]]
 
 

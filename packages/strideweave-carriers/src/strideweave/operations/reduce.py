@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def _plan(operands: Sequence[Operand], attributes: Attributes) -> tuple[IntTuple, tuple[int, ...]]:
     """Shape of the result and the leaf positions that are reduced."""
     (tensor,) = operands
-    modes = tensor.shape.modes()  # type: ignore[union-attr] # scalars are off
+    modes = tensor.shape.modes()
     dropped, kept, position = [], [], 0
     for k, extents in enumerate(modes):
         count = len(flatten(extents))
@@ -55,11 +55,11 @@ def infer(operands: Sequence[Operand], attributes: Attributes) -> Result:
     """The kept modes, the operand's type."""
     (tensor,) = operands
     name = attributes["name"]
-    if tensor.dtype() not in rules.ARITHMETIC:  # type: ignore[union-attr]
-        raise TypeError(f"{name}: {tensor.dtype()} cannot be reduced; cast it first")  # type: ignore[union-attr]
+    if tensor.dtype() not in rules.ARITHMETIC:
+        raise TypeError(f"{name}: {tensor.dtype()} cannot be reduced; cast it first")
     if name == "reduce_mean":
-        rules.float_only(name, tensor)  # type: ignore[arg-type]
-    return Result(_plan(operands, attributes)[0], tensor.dtype())  # type: ignore[union-attr]
+        rules.float_only(name, tensor)
+    return Result(_plan(operands, attributes)[0], tensor.dtype())
 
 
 def torch_sum(views: Sequence[Any], attributes: Attributes, result: Result) -> torch.Tensor:
@@ -105,23 +105,23 @@ def _nan_or(better: Callable[[Sequence[Scalar]], Scalar], group: Sequence[Scalar
 
 def vjp_sum(operands: Sequence[Operand], attributes: Attributes, result: Tensor, gradient: Tensor):
     """g, spread over the reduced modes"""
-    return (spread(gradient, operands[0], attributes["leaves"]),)  # type: ignore[arg-type]
+    return (spread(gradient, operands[0], attributes["leaves"]),)
 
 
 def vjp_mean(operands: Sequence[Operand], attributes: Attributes, result: Tensor, gradient: Tensor):
     """g / count, spread over the reduced modes"""
-    count = operands[0].size() // result.size()  # type: ignore[union-attr]
-    return (spread(div(gradient, float(count)), operands[0], attributes["leaves"]),)  # type: ignore[arg-type]
+    count = operands[0].size() // result.size()
+    return (spread(div(gradient, float(count)), operands[0], attributes["leaves"]),)
 
 
 def vjp_extreme(operands: Sequence[Operand], attributes: Attributes, result: Tensor, gradient: Tensor):
     """g, shared evenly by all values equal to the extreme"""
     tensor, leaves = operands[0], attributes["leaves"]
-    chosen = apply(EQUAL, (tensor, spread(result, tensor, leaves)), {})  # type: ignore[arg-type]
+    chosen = apply(EQUAL, (tensor, spread(result, tensor, leaves)), {})
     count = apply(
         _OPERATIONS["reduce_sum"], (chosen,), {**attributes, "name": "reduce_sum", "accumulator": Float32}
     )
-    return (mul(spread(div(gradient, count), tensor, leaves), chosen),)  # type: ignore[arg-type]
+    return (mul(spread(div(gradient, count), tensor, leaves), chosen),)
 
 
 def spread(tensor: Tensor, like: Tensor, leaves: Sequence[int]) -> Tensor:
@@ -134,14 +134,14 @@ def spread(tensor: Tensor, like: Tensor, leaves: Sequence[int]) -> Tensor:
 
 
 def _infer_equal(operands: Sequence[Operand], _: Attributes) -> Result:
-    return Result(operands[0].shape.extents, operands[0].dtype())  # type: ignore[union-attr]
+    return Result(operands[0].shape.extents, operands[0].dtype())
 
 
 EQUAL = Operation(
     "equal_mask",
     _infer_equal,
-    lambda views, _, result: (views[0] == views[1]).to(result.dtype.torch()),  # type: ignore[union-attr]
-    lambda o, _, result: [float(a == b) for a, b in zip(o[0].items, o[1].items, strict=True)],  # type: ignore[union-attr]
+    lambda views, _, result: (views[0] == views[1]).to(result.dtype.torch()),
+    lambda o, _, result: [float(a == b) for a, b in zip(o[0].items, o[1].items, strict=True)],
 )
 
 _MAX, _MIN = _extreme("amax", max), _extreme("amin", min)

@@ -69,7 +69,7 @@ def broadcast(name: str, shapes: Sequence[IntTuple]) -> IntTuple:
     first = shapes[0]
     leaves = list(flatten(first))
     for shape in shapes[1:]:
-        if not congruent(first, shape):
+        if not congruent(_modes(first), _modes(shape)):
             raise ValueError(f"{name}: shapes {first} and {shape} are trees of different form; reshape one")
         for k, extent in enumerate(flatten(shape)):
             if extent != leaves[k] and 1 not in (extent, leaves[k]):
@@ -78,6 +78,11 @@ def broadcast(name: str, shapes: Sequence[IntTuple]) -> IntTuple:
                 )
             leaves[k] = max(leaves[k], extent)
     return unflatten(tuple(leaves), first)
+
+
+def _modes(shape: IntTuple) -> IntTuple:
+    # A single extent and a tuple of one mode have the same coordinates.
+    return shape if isinstance(shape, tuple) else (shape,)
 
 
 def elementwise(name: str):

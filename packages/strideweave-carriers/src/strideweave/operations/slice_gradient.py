@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _infer(operands: Sequence[Operand], attributes: Attributes) -> Result:
-    return Result(attributes["extents"], operands[0].dtype())  # type: ignore[union-attr] # scalars are off
+    return Result(attributes["extents"], operands[0].dtype())
 
 
 def _torch(views: Sequence[Any], attributes: Attributes, result: Result) -> torch.Tensor:

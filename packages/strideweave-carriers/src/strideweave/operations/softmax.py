@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def infer(operands: Sequence[Operand], _: Attributes) -> Result:
     """The operand's shape and type."""
     tensor = operands[0]
-    return Result(tensor.shape.extents, rules.float_only("softmax", tensor))  # type: ignore[union-attr, arg-type]
+    return Result(tensor.shape.extents, rules.float_only("softmax", tensor))
 
 
 def torch_softmax(views: Sequence[Any], attributes: Attributes, result: Result) -> torch.Tensor:

@@ -108,8 +108,8 @@ def _infer(name: str, integers: bool) -> Callable:
         if integers:
             dtype = rules.promoted(name, operands)
         else:
-            dtype = rules.float_only(name, tensor)  # type: ignore[arg-type] # scalars are off
-        return Result(tensor.shape.extents, dtype)  # type: ignore[union-attr]
+            dtype = rules.float_only(name, tensor)
+        return Result(tensor.shape.extents, dtype)
 
     return infer
 
@@ -142,7 +142,7 @@ def _slope_operation(name: str, row: Row) -> Operation:
 
     return Operation(
         f"{name}_slope", lambda o, _: Result(o[0].shape.extents, o[0].dtype()), on_torch, on_python
-    )  # type: ignore[union-attr]
+    )
 
 
 def _vjp(slope: Operation) -> Callable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from tilefoundry.ir.layout import IntTuple, flatten
 
@@ -13,13 +13,10 @@ from ..tensor import Tensor
 from .dispatch import apply
 from .operation import Attributes, Operand, Operation, Result, Values
 
-if TYPE_CHECKING:
-    import torch
 
-
-def torch_dims(attributes: Attributes, operand: Tensor | torch.Tensor) -> list[int]:
+def torch_dims(attributes: Attributes, view: Any) -> list[int]:
     """Dimensions of a reversed view that hold the leaves ``attributes["leaves"]``."""
-    return [operand.ndim - 1 - k for k in attributes["leaves"]]  # type: ignore[union-attr] # a torch view
+    return [view.ndim - 1 - k for k in attributes["leaves"]]
 
 
 def groups(values: Values, leaves: Sequence[int]) -> list[list[Scalar]]:
@@ -52,18 +49,18 @@ def finite_sum(add: Callable, group: list[Scalar]) -> Scalar:
 
 
 def _infer_sum_to(operands: Sequence[Operand], attributes: Attributes) -> Result:
-    return Result(attributes["extents"], operands[0].dtype())  # type: ignore[union-attr]
+    return Result(attributes["extents"], operands[0].dtype())
 
 
 SUM_TO = Operation(
     "sum_to",
     _infer_sum_to,
-    lambda views, attributes, result: views[0].sum(  # type: ignore[union-attr]
+    lambda views, attributes, result: views[0].sum(
         torch_dims(attributes, views[0]),
         keepdim=True,
-        dtype=Float32.torch(),  # type: ignore[arg-type]
+        dtype=Float32.torch(),
     ),
-    lambda o, attributes, result: [finite_sum(math.fsum, g) for g in groups(o[0], attributes["leaves"])],  # type: ignore[arg-type]
+    lambda o, attributes, result: [finite_sum(math.fsum, g) for g in groups(o[0], attributes["leaves"])],
 )
 
 

@@ -1,0 +1,191 @@
+"""What every carrier must do, as a test class. Derive from it, say how to make one, and run pytest.
+
+    class TestMine(CarrierConformance):
+        def make(self, n, dtype):
+            return Mine(n, dtype=dtype)
+
+The oracle for values is a Python list; for bytes, the list packed by the element type.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import pytest
+
+from ..carriers.base import Carrier
+from ..carriers.generic import Generic
+from ..dtypes import ALL, DType, Float32, Int32
+from ..layout import Layout
+from ..movement.move import move, move_async
+from ..movement.transfer import transfer_or_none
+from ..tensor import Tensor
+from .faults import Fault, gated, sweep
+
+
+class CarrierConformance:
+    """The plain carrier surface: values, lifecycle, versions, ownership, movement."""
+
+    dtypes: tuple[DType, ...] = ALL
+
+    @abstractmethod
+    def make(self, n: int, dtype: DType) -> Carrier:
+        """A fresh, mutable, zeroed carrier of ``n`` slots."""
+
+    def filled(self, values: list, dtype: DType = Float32) -> Carrier:
+        """A fresh carrier that holds ``values``."""
+        carrier = self.make(len(values), dtype)
+        for i, value in enumerate(values):
+            carrier.set_value(i, value)
+        return carrier
+
+    def values(self, carrier: Carrier) -> list:
+        """All values, one by one."""
+        return [carrier.get_value(i) for i in range(carrier.size())]
+
+    def test_starts_zeroed_with_its_size_and_type(self) -> None:
+        for dtype in self.dtypes:
+            carrier = self.make(5, dtype)
+            assert carrier.size() == 5 and carrier.dtype() is dtype
+            assert self.values(carrier) == [dtype.unpack(bytes(dtype.itemsize))] * 5
+            assert carrier.version == 0 and carrier.is_mutable() and not carrier.is_owned()
+
+    def test_holds_what_is_written_rounded(self) -> None:
+        for dtype in self.dtypes:
+            wanted = [True, False, True] if dtype.kind == "bool" else [1, 0, 3]
+            carrier = self.filled(wanted, dtype)
+            assert self.values(carrier) == wanted and carrier.version == 3
+        if Float32 in self.dtypes:
+            carrier = self.filled([0.1, -0.0])
+            assert carrier.get_value(0) == Float32.round(0.1) and str(carrier.get_value(1)) == "-0.0"
+
+    def test_refuses_wrong_slots_and_values(self) -> None:
+        carrier = self.make(3, Float32)
+        for slot in (-1, 3):
+            with pytest.raises(IndexError):
+                carrier.get_value(slot)
+            with pytest.raises(IndexError):
+                carrier.set_value(slot, 1.0)
+        for slot in (True, 1.0, "0"):
+            with pytest.raises(TypeError):
+                carrier.get_value(slot)  # type: ignore[arg-type] # the point of the test
+        with pytest.raises(TypeError):
+            carrier.set_value(0, True)
+        if Int32 in self.dtypes:
+            with pytest.raises(OverflowError):
+                self.make(1, Int32).set_value(0, 2**31)
+        assert self.values(carrier) == [0, 0, 0] and carrier.version == 0
+
+    def test_new_like_copies_values(self) -> None:
+        carrier = self.make(1, Float32)
+        fresh = carrier.new_like([1.5, 2.5], mutable=False, dtype=Float32)
+        assert type(fresh) is type(carrier) and self.values(fresh) == [1.5, 2.5]
+        assert not fresh.is_mutable()
+        with pytest.raises(RuntimeError):
+            fresh.set_value(0, 0.0)
+
+    def test_allocate_like_is_zero_and_apart(self) -> None:
+        carrier = self.filled([1.0, 2.0])
+        fresh = carrier.allocate_like(4)
+        assert type(fresh) is type(carrier) and fresh.size() == 4 and fresh.dtype() is carrier.dtype()
+        assert self.values(fresh) == [0.0] * 4
+        fresh.set_value(0, 9.0)
+        assert self.values(carrier) == [1.0, 2.0] and not fresh.shares_storage(carrier)
+        with pytest.raises(ValueError):
+            carrier.allocate_like(-1)
+
+    def test_release_is_final_and_idempotent(self) -> None:
+        carrier = self.filled([1.0])
+        version = carrier.version
+        carrier.release()
+        carrier.release()
+        assert carrier.is_released() and carrier.version == version
+        for use in (lambda: carrier.get_value(0), lambda: carrier.set_value(0, 1.0)):
+            with pytest.raises(RuntimeError, match="released"):
+                use()
+        with pytest.raises(RuntimeError, match="released"):
+            Tensor(carrier, 0, Layout(1))
+
+    def test_an_owned_carrier_is_written_and_released_through_its_owner_only(self) -> None:
+        carrier = self.filled([1.0])
+        carrier.claim("a test")
+        assert carrier.is_owned() and not carrier.is_mutable()
+        for use in (lambda: carrier.set_value(0, 2.0), carrier.release, lambda: carrier.claim("another")):
+            with pytest.raises(RuntimeError, match="a test"):
+                use()
+        assert carrier.get_value(0) == 1.0
+        carrier.unclaim()
+        carrier.set_value(0, 2.0)
+        assert carrier.get_value(0) == 2.0
+
+    def test_cannot_be_subclassed_if_sealed(self) -> None:
+        cls = type(self.make(1, Float32))
+        if cls.__module__.startswith("strideweave."):
+            with pytest.raises(TypeError, match="cannot be subclassed"):
+                type("Sub", (cls,), {})
+
+    def test_bytes_survive_a_round_trip(self) -> None:
+        carrier = self.make(3, Float32)
+        odd = bytes.fromhex("0100c07f 00000080 ffffffff")  # a NaN payload, -0.0, another NaN
+        carrier.store_bytes(0, memoryview(odd))
+        back = bytearray(12)
+        carrier.load_bytes(0, memoryview(back))
+        assert bytes(back) == odd
+        carrier.load_bytes(4, memoryview(back)[:4])
+        assert bytes(back[:4]) == odd[4:8]
+
+    def test_moves_to_and_from_generic(self) -> None:
+        source = Tensor(self.filled([1.0, 2.0, 3.0]), 1, Layout(2))
+        there = move(source, Generic())
+        assert there.tolist() == [2.0, 3.0] and there.carrier.version == 1 and source.version == 3
+        home = self.make(2, Float32)
+        back = move(there, home)
+        assert back.carrier is home and self.values(home) == [2.0, 3.0]
+
+    def test_a_pending_move_protects_both_ends(self) -> None:
+        carrier = self.filled([1.0, 2.0])
+        target = Generic([0.0, 0.0])
+        with gated() as gate:
+            handle = move_async(Tensor(carrier, 0, Layout(2)), target)
+            if gate.reached.wait(5):
+                assert not handle.done
+                for use in (lambda: carrier.set_value(0, 9.0), carrier.release, lambda: target.get_value(0)):
+                    with pytest.raises(RuntimeError, match="wait"):
+                        use()
+            gate.open()
+            result = handle.wait()
+        assert handle.wait() is result and result.tolist() == [1.0, 2.0]
+        carrier.set_value(0, 9.0)
+        target.release()
+
+    def test_every_provider_fault_in_a_move_leaves_both_ends_as_they_were(self) -> None:
+        source = Tensor(self.filled([1.0, 2.0]), 0, Layout(2))
+        self._sweep_into(source, Generic())
+        self._sweep_into(Tensor(Generic([5.0, 6.0]), 0, Layout(2)), self.make(1, Float32).allocate_like(0))
+
+    def _sweep_into(self, source: Tensor, target: Carrier) -> None:
+        wanted, version = source.tolist(), source.version
+
+        def as_before() -> None:
+            assert target.size() == 0 and target.version == 0 and not target.is_released()
+            assert source.tolist() == wanted and source.version == version
+
+        if transfer_or_none(type(source.carrier.value_carrier()), type(target.value_carrier())) is None:
+            return
+        faults = sweep(lambda: move(source, target), as_before)
+        assert faults >= 2, "at least the submission and the copy are provider calls"
+        assert Tensor(target, 0, source.layout).tolist() == wanted
+
+    def test_a_failed_handle_fails_the_same_way_each_time(self) -> None:
+        source = Tensor(self.filled([1.0]), 0, Layout(1))
+        from .faults import fail_at
+
+        with fail_at(1, "copy", "read"):
+            handle = move_async(source, Generic())
+            seen = []
+            for _ in range(3):
+                with pytest.raises(Fault) as caught:
+                    handle.wait()
+                seen.append((caught.value, len(caught.traceback)))
+        assert all(error is seen[0][0] for error, _ in seen)
+        assert seen[1][1] == seen[2][1], "the traceback does not grow"
