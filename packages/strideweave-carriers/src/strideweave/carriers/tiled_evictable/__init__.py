@@ -1,9 +1,13 @@
 """Tiled carriers: selections, residency, projection and scatter of tiles that move between memory tiers."""
 
 from .awaiting import AwaitProjection, AwaitResidency
+from .budget import Bundle, DeviceBudget
 from .carrier import TiledEvictable
 from .facet import TiledResidencyFacet
+from .hold import Hold
 from .plan import PURPOSES, ResidencyPlan, ResidencyPolicy
+from .policies import LFU, LRU, PinSet
+from .prefetch import Prefetcher
 from .selection import TileSelection
 from .stats import Stats
 from .table import TileState
@@ -23,4 +27,12 @@ __all__ = [
     "TiledResidencyFacet",
     "AwaitProjection",
     "AwaitResidency",
+    "Hold",
+    # policies, prefetch, sharing
+    "LRU",
+    "LFU",
+    "PinSet",
+    "Prefetcher",
+    "Bundle",
+    "DeviceBudget",
 ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from ...movement.completion import Completion
+from ...movement.completion import Completion, when_all
 from .batch import Batch
+from .eviction import Eviction
 from .reserve import Reserved, reserve
 from .slots import Slot
 
@@ -33,6 +34,9 @@ def acquire(
     The request has pinned the codes. What is raised means that this call submitted nothing.
     """
     found = _reserve_grown(core, request, codes, must, cache)
+    if found.make_room:
+        _after_room(core, request, codes, must, use, cache, blank, found.make_room)
+        return
     batch = found.batch
     if batch is not None:
         batch.blank = blank
@@ -89,3 +93,29 @@ def _wait_behind(
             request.guarded(lambda: acquire(core, request, [code], must, use, cache=cache, blank=blank))
 
     other.arrived.add_callback(moved_on)
+
+
+def _after_room(
+    core: Core,
+    request: Request,
+    codes: Sequence[int],
+    must: Collection[int],
+    use: Use,
+    cache: bool,
+    blank: bool,
+    victims: Sequence[tuple[Core, int]],
+) -> None:
+    """Evict tiles of carriers under the same budget, then acquire again."""
+    request.begin()
+    request.submitted = True
+    evictions = [Eviction.trailing(owner, request.what, code) for owner, code in victims]
+
+    def freed(error: BaseException | None) -> None:
+        if error is not None:
+            request.end(error)
+        else:
+            request.guarded(lambda: acquire(core, request, codes, must, use, cache=cache, blank=blank))
+
+    when_all([e.completion for e in evictions], freed)
+    for eviction in evictions:
+        eviction.try_start()

@@ -57,7 +57,7 @@ class AwaitProjection(AwaitResult[Tensor]):
         tensor, events = self._queued.result()
         if not events:
             return self.wait()
-        self._core.mover.order(stream, events)
+        self._core.mover.order(stream, events, tensor.carrier)
         return self._publish(tensor)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,7 +11,7 @@ from ...layout import Layout
 from ...movement.completion import AwaitMove, settled
 from ...tensor import Tensor
 from ..base import Carrier, sealed
-from . import construction, requests
+from . import construction, requests, sources, timeline
 from .awaiting import AwaitProjection, AwaitResidency
 from .compatibility import Footprint, footprint
 from .core import Core
@@ -21,12 +22,14 @@ from .plan import ResidencyPolicy
 from .projecting import gather_pinned, project
 from .scattering import Reduction, scatter, update
 from .selection import TileSelection
-from .single_values import read_value, write_value
+from .single_values import read_bytes, write_bytes
 from .stats import Stats
 from .table import TileState
 from .tile_set import TileSet, of_codes
 
 if TYPE_CHECKING:
+    import torch
+
     from .hold import Hold
 
 
@@ -89,6 +92,49 @@ class TiledEvictable(TiledResidencyFacet, Carrier):
         self._adopt(core, None, [])
         return self
 
+    @classmethod
+    def from_torch(
+        cls,
+        source: torch.Tensor,
+        tile_shape: Iterable[int],
+        *,
+        primary: Carrier | None = None,
+        copy: bool | None = None,
+        **options: Any,
+    ) -> Tensor:
+        """The full Tensor over a torch tensor, detached from torch's graph and cut into tiles.
+
+        A tensor in host memory becomes the secondary tier under ``primary`` (default: CPU), one on a device the
+        primary tier. Memory is shared where tiles are runs of it; otherwise it is copied, which ``copy=False``
+        refuses and ``copy=True`` asks for. ``options`` are the constructor's.
+
+        Raises:
+            TypeError: no torch tensor, a fake or meta one, or a type without a twin.
+            ValueError: tiles do not divide the shape, or are no runs (``copy=False``).
+        """
+        return sources.from_torch(cls, source, tile_shape, primary, copy, options)
+
+    @classmethod
+    def from_safetensors(
+        cls,
+        path: str | os.PathLike[str],
+        name: str,
+        tile_shape: Iterable[int],
+        *,
+        primary: Carrier | None = None,
+        **options: Any,
+    ) -> Tensor:
+        """The full Tensor over one tensor of a safetensors file, read from where it lies, never written.
+
+        Each tile must be one run of the file; ``primary`` defaults to CPU, ``options`` are the constructor's.
+
+        Raises:
+            KeyError: the file has no such tensor.
+            TypeError: its type has no twin.
+            ValueError: tiles do not divide the shape, or are no runs; the message names the axis.
+        """
+        return sources.from_safetensors(cls, path, name, tile_shape, primary, options)
+
     def _adopt(self, core: Core, policy: ResidencyPolicy | None, tiers: list[Carrier]) -> None:
         Carrier.__init__(self, core.dtype, True)
         self._core, self._policy, self._tiers = core, policy, tiers
@@ -143,6 +189,10 @@ class TiledEvictable(TiledResidencyFacet, Carrier):
     def canonical_layout(self) -> Layout:
         """A Layout of the full logical tensor whose tiles are dense, first axis fastest."""
         return self._core.geometry.canonical_layout()
+
+    def row_major_layout(self) -> Layout:
+        """A Layout of the full logical tensor whose tiles lie last axis fastest, as torch has it."""
+        return sources.row_major_layout(self._core.geometry)
 
     def full_tensor(self, layout: Layout | None = None) -> Tensor:
         """The full logical Tensor, with ``canonical_layout()`` or another compatible Layout.
@@ -223,6 +273,14 @@ class TiledEvictable(TiledResidencyFacet, Carrier):
             resident, peak = self._core.table.resident_count(), self._core.peak_resident
         return self._core.stats.snapshot(resident, peak)
 
+    def timeline_svg(self) -> str:
+        """A picture of which tiles were on primary when."""
+        return timeline.timeline_svg(self)
+
+    def chrome_trace(self) -> str:
+        """The same as a trace for Chrome's viewer or Perfetto."""
+        return timeline.chrome_trace(self)
+
     # --- data --------------------------------------------------------------------------------------------
 
     def project(
@@ -292,24 +350,23 @@ class TiledEvictable(TiledResidencyFacet, Carrier):
     def get_value(self, i: int) -> Scalar:
         """The value of slot ``i``, from whichever tier has it. Raises as ``Carrier``; also for an invalid tile."""
         self.require_live("get_value")
-        return read_value(self._core, self._slot(i))
+        item = self._dtype.itemsize
+        buffer = bytearray(item)
+        read_bytes(self._core, self._slot(i) * item, memoryview(buffer))
+        return self._dtype.unpack(buffer)
 
     def set_value(self, i: int, v: Scalar) -> None:
         """Write slot ``i``: its tile is promoted and becomes dirty. Refused while requests use this carrier."""
         self.require_live("set_value")
         index = self._slot(i)
         data = self._dtype.pack(self._dtype.check(v))
-        write_value(self, index, data)
+        write_bytes(self, index * len(data), data)
 
     def load_bytes(self, offset: int, into: memoryview) -> None:
-        size, slots = self._dtype.itemsize, len(into)
-        for start in range(0, slots, size):
-            into[start : start + size] = self._dtype.pack(read_value(self._core, (offset + start) // size))
+        read_bytes(self._core, offset, into)
 
     def store_bytes(self, offset: int, data: memoryview) -> None:
-        size = self._dtype.itemsize
-        for start in range(0, len(data), size):
-            write_value(self, (offset + start) // size, bytes(data[start : start + size]))
+        write_bytes(self, offset, bytes(data))
 
     def allocate_like(
         self, n: int, *, mutable: bool = True, dtype: Any = None, empty: bool = False

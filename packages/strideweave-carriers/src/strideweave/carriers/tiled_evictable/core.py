@@ -54,6 +54,7 @@ class Core:
         self.stats = Recorder()
         self.mover: Any = tensors.mover_for(primary.prototype)
         self.budget: DeviceBudget | None = None
+        self.bundled = False
         self.peak_resident = self.table.resident_count()
         self.released = False
         self.held: dict[int, Request] = {}
@@ -112,6 +113,7 @@ class Core:
         slots = self.geometry.tile_slots
         for pool, count in ((self.primary, primary), (self.secondary, secondary)):
             if count:
+                # A tile per slab under a budget, so that what is free is given back to the device.
                 slabs = pool.allocate(pool.growth(count), slots, self.mover.allocate)
                 with self.lock:
                     pool.add(slabs)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ... import seam
 from ..torch_storage import plain_torch
 from .core import Core
+from .indices import index_tensor
 from .packing import Packing
 from .slots import Slab, Slot
 from .tensors import tile_rows, words
@@ -26,8 +26,10 @@ def gather(core: Core, tiles: Sequence[tuple[int, Slot]], out: torch.Tensor, pac
     with plain_torch():
         slabs = {slot.slab for _, slot in tiles}
         if len(tiles) == packing.tiles and len(slabs) == 1 and not _singly(core, out):
-            _all_at_once(core, next(iter(slabs)), [slot.index for _, slot in sorted(tiles)], out, packing)
-            return
+            index = index_tensor(tuple(slot.index for _, slot in sorted(tiles)), out.device)
+            if index is not None:
+                _all_at_once(core, next(iter(slabs)), index, out, packing)
+                return
         rows = {slab: tile_rows(slab, core.geometry, core.dtype) for slab in slabs}
         target = packing.by_tile(out)
         for k, slot in tiles:
@@ -38,11 +40,10 @@ def _singly(core: Core, out: torch.Tensor) -> bool:
     return out.device.type == "cpu" and core.tile_bytes >= ONE_COPY
 
 
-def _all_at_once(core: Core, slab: Slab, indices: list[int], out: torch.Tensor, packing: Packing) -> None:
+def _all_at_once(core: Core, slab: Slab, index: torch.Tensor, out: torch.Tensor, packing: Packing) -> None:
     import torch
 
     rows = tile_rows(slab, core.geometry, core.dtype)
-    index = index_tensor(tuple(indices), str(rows.device))
     if packing.verbatim:
         into = out[: packing.slots].view(packing.tiles, packing.tile_slots)
         wide, into = words(rows), words(into)
@@ -54,15 +55,6 @@ def _all_at_once(core: Core, slab: Slab, indices: list[int], out: torch.Tensor, 
     picked = torch.index_select(words(rows), 0, index).view(rows.dtype)
     picked = picked.view(*packing.counts[::-1], *packing.tile_dims)
     packing.by_tile(out).copy_(picked)
-
-
-@lru_cache(maxsize=1024)
-def index_tensor(indices: tuple[int, ...], device: str) -> torch.Tensor:
-    """Slot numbers on the device; kept, because residency rarely changes between requests."""
-    import torch
-
-    with plain_torch():
-        return torch.tensor(indices, dtype=torch.int64, device=device)
 
 
 def spread(

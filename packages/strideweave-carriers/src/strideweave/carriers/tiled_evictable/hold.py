@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .acquire import acquire
+from .indices import settle_index
 from .request import Request
 from .requests import check_capacity, check_conflicts, check_readable, enter, refuse_within_policy, submit
 from .selection import TileSelection, as_tile_set
@@ -45,8 +46,15 @@ class Hold:
         submit(request, lambda: acquire(core, request, self._codes, set(self._codes), self._found))
         request.completion.result()
         self._request = request
+        self._settle_index()
         core.held.update(dict.fromkeys(self._codes, request))
         return self
+
+    def _settle_index(self) -> None:
+        slots = [self._slots[c] for c in self._codes]
+        if len({s.slab for s in slots}) == 1:
+            device = tile_rows(slots[0].slab, self._core.geometry, self._core.dtype).device
+            settle_index(tuple(s.index for s in slots), device)
 
     def _found(self, ready: list[tuple[int, Slot]], _: object) -> None:
         self._slots.update(ready)

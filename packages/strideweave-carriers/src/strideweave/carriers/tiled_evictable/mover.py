@@ -57,7 +57,7 @@ class HostMover:
         """What later parts of a request must wait for on a device; called on the requesting thread."""
         return None
 
-    def order(self, stream: Any, events: Sequence[Any]) -> None:
+    def order(self, stream: Any, events: Sequence[Any], carrier: Carrier) -> None:
         """Make ``stream`` wait for events; host memory has neither."""
 
     def allocate(self, prototype: Carrier, slots: int) -> Carrier:
@@ -100,8 +100,11 @@ class HostMover:
     def check_capture(self, core: Any, codes: Sequence[int]) -> None:
         """Refuse what a graph capture cannot hold; host memory knows no captures."""
 
-    def guarded_compute(self, job: Callable[[], None]) -> Completion[None]:
-        """``compute`` after something else was submitted: a refusal becomes a failed completion."""
+    def guarded_compute(self, job: Callable[[], None], prepared: Any = None) -> Completion[None]:
+        """``compute`` after something else was submitted: a refusal becomes a failed completion.
+
+        With ``prepared``, ``gather``.
+        """
         try:
             return self.compute(job)
         except BaseException as error:

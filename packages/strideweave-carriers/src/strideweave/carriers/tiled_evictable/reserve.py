@@ -29,6 +29,8 @@ class Reserved:
     batch: Batch | None = None
     blocked: list[tuple[int, Batch]] = field(default_factory=list)
     grow: tuple[int, int] | None = None
+    make_room: list[tuple[Core, int]] | None = None
+    """Tiles of carriers under one budget that must leave primary first, instead of all else."""
 
 
 def reserve(
@@ -66,7 +68,11 @@ def _place(
     victims = choose_victims(core, len(wanted) - room) if len(wanted) > room else []
     places = room + len(victims)
     if needed > places:
-        raise RuntimeError(_shortage(core, needed, places))
+        if core.budget is not None and core.primary.room() + len(victims) >= needed:
+            found.make_room = core.budget.victims(core, needed - places)
+        if not found.make_room:
+            raise RuntimeError(_shortage(core, needed, places))
+        return
     placed, rest = wanted[:places], wanted[places:]
     backups = 0 if core.home_writable else sum(v.dirty for v in victims)
     missing = core.primary.missing(len(placed) - len(victims)), core.secondary.missing(backups)

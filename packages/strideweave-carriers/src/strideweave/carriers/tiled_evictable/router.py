@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import registry
+from ...constructors import from_torch, to_torch
 from ...tensor import Tensor
 
 
@@ -21,8 +21,8 @@ def distinct_ids(ids: Any, extent: int) -> tuple[list[int], Any]:
     import torch
 
     if isinstance(ids, Tensor):
-        distinct, inverse = distinct_ids(registry.call("to_torch", ids), extent)
-        return distinct, registry.call("from_torch", inverse)
+        distinct, inverse = distinct_ids(to_torch(ids), extent)
+        return distinct, from_torch(inverse)
     if not isinstance(ids, torch.Tensor):
         raise TypeError(f"from_tensor: expected an integer tensor of ids, got {type(ids).__name__} {ids!r}")
     if ids.dtype.is_floating_point or ids.dtype.is_complex or ids.dtype == torch.bool:

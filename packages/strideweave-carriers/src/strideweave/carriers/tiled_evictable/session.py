@@ -48,9 +48,9 @@ def session(tensors: Sequence[Tensor], verb: str, purpose: Purpose) -> Iterator[
         codes = tuple(range(carrier.geometry.tile_count))
         plans.append((carrier, codes, ask_policy(carrier._core, carrier._policy, codes, purpose)))
     with ExitStack() as stack:
-        for tensor in sorted({t.carrier for t in tensors}, key=lambda c: c.serial):
-            tensor.hold_for_read()
-            stack.callback(tensor.drop_read)
+        for held in sorted({t.carrier for t in tensors}, key=lambda c: c.serial):
+            held.hold_for_read()
+            stack.callback(held.drop_read)
         for carrier, codes, plan in plans:
             core = carrier._core
             request = Request(core, verb, keeps=True)

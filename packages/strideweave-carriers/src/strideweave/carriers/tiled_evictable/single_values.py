@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from ...dtypes import Scalar
 from .core import Core
 from .request import Request
 from .slots import Slot
@@ -15,22 +14,28 @@ if TYPE_CHECKING:
     from .carrier import TiledEvictable
 
 
-def read_value(core: Core, index: int) -> Scalar:
-    """The value of slot ``index``.
+def read_bytes(core: Core, offset: int, into: memoryview) -> None:
+    """Fill ``into`` from byte ``offset``, tile by tile, from whichever tier has it.
 
     Raises:
-        RuntimeError: the tile has no value, or is being written.
+        RuntimeError: a tile has no value, or is being written.
     """
-    code, within = divmod(index, core.geometry.tile_slots)
-    item = core.dtype.itemsize
+    done, size = 0, core.tile_bytes
+    while done < len(into):
+        code, within = divmod(offset + done, size)
+        length = min(len(into) - done, size - within)
+        _read_piece(core, code, within, into[done : done + length])
+        done += length
+
+
+def _read_piece(core: Core, code: int, within: int, into: memoryview) -> None:
     request = Request(core, "get_value")
     slot = _pinned(core, request, code)
     try:
         if slot is None:
-            return core.dtype.unpack(bytes(item))
-        buffer = bytearray(item)
-        slot.slab.carrier.load_bytes(slot.index * core.tile_bytes + within * item, memoryview(buffer))
-        return core.dtype.unpack(buffer)
+            into[:] = bytes(len(into))
+        else:
+            slot.slab.carrier.load_bytes(slot.index * core.tile_bytes + within, into)
     finally:
         request.close()
 
@@ -58,20 +63,20 @@ def _pinned(core: Core, request: Request, code: int) -> Slot | None:
         settled.wait()
 
 
-def write_value(carrier: TiledEvictable, index: int, data: bytes) -> None:
-    """Write one slot: its tile is promoted, written and marked dirty.
+def write_bytes(carrier: TiledEvictable, offset: int, data: bytes) -> None:
+    """Write ``data`` at byte ``offset``, within one tile: it is promoted, written and marked dirty.
 
     Raises:
         RuntimeError: a request uses the carrier.
     """
     core = carrier._core
-    code, within = divmod(index, core.geometry.tile_slots)
+    code, within = divmod(offset, core.tile_bytes)
     carrier.hold_for_write("set_value")
     wrote = False
 
     def write(slots: list[tuple[int, Slot]]) -> None:
         ((_, slot),) = slots
-        slot.slab.carrier.store_bytes(slot.index * core.tile_bytes + within * len(data), memoryview(data))
+        slot.slab.carrier.store_bytes(slot.index * core.tile_bytes + within, memoryview(data))
 
     try:
         write_tiles(core, (code,), "set_value", write, blank=False, finish=lambda: None).result()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Literal
 
 from .slots import Slab, Slot
@@ -28,13 +29,15 @@ class TileState:
 class TileRecord:
     """One touched tile. A clean tile on primary without a secondary slot is a promoted zero."""
 
-    __slots__ = ("claim", "code", "dirty", "primary", "secondary", "transit", "users", "valid")
+    __slots__ = ("claim", "code", "dirty", "primary", "secondary", "stamp", "transit", "users", "valid")
 
     def __init__(
         self, code: int, valid: bool, dirty: bool, primary: Slot | None, secondary: Slot | None
     ) -> None:
         self.code, self.valid, self.dirty = code, valid, dirty
         self.primary, self.secondary = primary, secondary
+        self.stamp = 0
+        """When it was last used, on a clock that all tables share."""
         self.users: dict[Any, None] = {}
         """Requests that need the value."""
         self.transit: Any = None
@@ -61,11 +64,14 @@ class TileRecord:
         return not self.users and self.transit is None and self.claim is None
 
 
+_clock = count(1)
+
+
 class TileTable:
     """Records by tile code, and the primary-resident ones from least to most recently used."""
 
-    def __init__(self, count: int, initial: Initial, home: Slab | None = None) -> None:
-        self.count, self.initial, self.home = count, initial, home
+    def __init__(self, tiles: int, initial: Initial, home: Slab | None = None) -> None:
+        self.count, self.initial, self.home = tiles, initial, home
         self._records: dict[int, TileRecord] = {}
         self._resident: dict[int, TileRecord] = {}
 
@@ -110,6 +116,7 @@ class TileTable:
         """Count ``record``, which is on primary, as the most recently used."""
         self._resident.pop(record.code, None)
         self._resident[record.code] = record
+        record.stamp = next(_clock)
 
     def place(self, record: TileRecord, slot: Slot) -> None:
         """``record`` is on primary at ``slot`` now."""

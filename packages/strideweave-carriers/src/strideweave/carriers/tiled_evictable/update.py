@@ -66,6 +66,7 @@ def write_tiles(
         request.pin(records)
         core.admit(request)
     found: list[tuple[int, Slot]] = []
+    prepared = core.mover.prepare()
 
     def use(ready: list[tuple[int, Slot]], _: object) -> None:
         with request._guard:
@@ -73,7 +74,7 @@ def write_tiles(
             complete = len(found) == len(codes)
         if complete:
             request.begin()
-            done = core.mover.guarded_compute(lambda: write(found))
+            done = core.mover.guarded_compute(lambda: write(found), prepared)
             request.submitted = True
             request.ending(done)
 

@@ -1,0 +1,198 @@
+"""The mover of CUDA primaries: copies on the device's copy streams, gathers on the caller's stream or a copy stream.
+
+Storage that the mover allocates belongs to the host-to-device stream, so that a copy into it need not wait for what
+the caller's stream has queued. What a kernel reads is kept alive until its event has passed. A gather that the
+requesting thread submits runs on that thread's current stream, where it is ordered without any event; a later one,
+for tiles that arrived meanwhile, runs on the device-to-device stream, after what the caller had queued at first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ... import seam
+from ...movement.completion import Completion, settled
+from ...movement.cuda import Lane, Reaper, lane
+from ...movement.pool import BACKGROUND, DEMAND
+from ...movement.transfer import transfer_for
+from ..base import Carrier
+from ..cuda import CUDA
+from .mover import Move, failed, grouped
+
+if TYPE_CHECKING:
+    import torch
+
+_reapers: dict[int, Reaper] = {}
+_guard = threading.Lock()
+
+
+class Prepared(NamedTuple):
+    """The requesting thread, and the event after what its stream had queued."""
+
+    thread: int
+    event: torch.cuda.Event | None
+
+
+def _reaper_of(stream: torch.cuda.Stream) -> Reaper:
+    """One reaper per stream: events of one stream pass in order, those of several would hold one another up."""
+    key = stream.cuda_stream
+    found = _reapers.get(key)
+    if found is None:
+        with _guard:
+            found = _reapers.get(key) or Reaper(f"strideweave-gather-{key:x}")
+            _reapers[key] = found
+    return found
+
+
+class CudaMover:
+    """Moves and gathers for primaries on one device."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+
+    # --- requests ----------------------------------------------------------------------------------------
+
+    def prepare(self) -> Prepared:
+        """See ``HostMover.prepare``."""
+        import torch
+
+        if torch.cuda.is_current_stream_capturing():
+            return Prepared(threading.get_ident(), None)
+        return Prepared(threading.get_ident(), torch.cuda.current_stream(self.device).record_event())
+
+    def check_capture(self, core: Any, codes: Sequence[int]) -> None:
+        """Raise RuntimeError during a graph capture unless every tile is held."""
+        import torch
+
+        if torch.cuda.is_current_stream_capturing() and not all(c in core.held for c in codes):
+            raise RuntimeError(
+                "project: this stream is being captured and not every tile is held; enter "
+                "carrier.hold(selection) before the capture and project within it"
+            )
+
+    def order(self, stream: Any, events: Sequence[Any], carrier: Carrier) -> None:
+        """Make ``stream`` (default: the current one) wait for events, and keep the memory until it is done."""
+        import torch
+
+        chosen = torch.cuda.current_stream(self.device) if stream is None else stream
+        for event in events:
+            chosen.wait_event(event)
+        assert isinstance(carrier, CUDA)
+        carrier.flat().record_stream(chosen)
+
+    # --- storage and copies ------------------------------------------------------------------------------
+
+    def allocate(self, prototype: Carrier, slots: int) -> Carrier:
+        """See ``HostMover.allocate``."""
+        import torch
+
+        if not isinstance(prototype, CUDA):
+            return prototype.allocate_like(slots, empty=True)
+        with torch.cuda.stream(lane(self.device, "h2d").stream):
+            return prototype.allocate_like(slots, empty=True)
+
+    def copy(
+        self, moves: Sequence[Move], background: bool = False, prepared: Prepared | None = None
+    ) -> list[Completion[None]]:
+        """See ``HostMover.copy``. On a copy stream, so that the caller's queued work is not waited for."""
+        import torch
+
+        parts: list[Completion[None]] = []
+        for (source, target), runs in grouped(moves).items():
+            try:
+                transfer = transfer_for(type(source), type(target))
+                on = lane(self.device, _direction(source, target)).stream
+                if prepared is not None and prepared.event is not None:
+                    on.wait_event(prepared.event)
+                with torch.cuda.stream(on):
+                    parts.append(transfer.submit(source, target, runs, BACKGROUND if background else DEMAND))
+            except BaseException as error:
+                if not parts:
+                    raise
+                parts.append(failed(error))
+                break
+        return parts
+
+    def guarded_copy(self, moves: Sequence[Move]) -> list[Completion[None]]:
+        """See ``HostMover.guarded_copy``."""
+        if not moves:
+            return []
+        try:
+            return self.copy(moves)
+        except BaseException as error:
+            return [failed(error)]
+
+    # --- kernels -----------------------------------------------------------------------------------------
+
+    def gather(self, job: Callable[[], None], prepared: Prepared) -> tuple[Completion[None], Any]:
+        """Run ``job`` on the caller's stream if this is the requesting thread, else on a copy stream."""
+        import torch
+
+        if prepared.thread == threading.get_ident():
+            if torch.cuda.is_current_stream_capturing():
+                job()
+                return settled(None), None
+            stream = torch.cuda.current_stream(self.device)
+            return self._watched(job, stream, _reaper_of(stream))
+        on = lane(self.device, "d2d")
+        if prepared.event is not None:
+            on.stream.wait_event(prepared.event)
+        return self._on_lane(job, on)
+
+    def _on_lane(self, job: Callable[[], None], on: Lane) -> tuple[Completion[None], Any]:
+        import torch
+
+        with torch.cuda.device(self.device), torch.cuda.stream(on.stream):
+            return self._watched(job, on.stream, on.reaper)
+
+    def _watched(
+        self, job: Callable[[], None], stream: torch.cuda.Stream, reaper: Reaper
+    ) -> tuple[Completion[None], Any]:
+        import torch
+
+        completion: Completion[None] = Completion()
+        job()
+        event = torch.cuda.Event(blocking=True)
+        event.record(stream)
+
+        def settle(error: BaseException | None, keep: object = job) -> None:
+            if error is None:
+                completion.resolve(None)
+            else:
+                completion.reject(error)
+
+        reaper.watch(event, settle)
+        return completion, event
+
+    def compute(self, job: Callable[[], None]) -> Completion[None]:
+        """Run ``job``, which touches slabs alone, on a copy stream."""
+        seam.enter("submit")
+        return self._on_lane(job, lane(self.device, "d2d"))[0]
+
+    def guarded_compute(self, job: Callable[[], None], prepared: Prepared | None = None) -> Completion[None]:
+        """See ``HostMover.guarded_compute``."""
+        try:
+            return self.compute(job) if prepared is None else self.gather(job, prepared)[0]
+        except BaseException as error:
+            return failed(error)
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Run ``job`` on the current stream and wait for it: what it reads may be dropped afterwards."""
+        seam.enter("kernel")
+        job()
+        self.finish()
+
+    def finish(self) -> None:
+        """Block until the current stream has done what was queued."""
+        import torch
+
+        if not torch.cuda.is_current_stream_capturing():
+            torch.cuda.current_stream(self.device).synchronize()
+
+
+def _direction(source: Carrier, target: Carrier) -> str:
+    if isinstance(source, CUDA):
+        return "d2d" if isinstance(target, CUDA) else "d2h"
+    return "h2d"

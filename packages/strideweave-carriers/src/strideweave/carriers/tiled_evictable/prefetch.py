@@ -1,0 +1,71 @@
+"""Prefetcher: promotions ahead of need, and projections that wait for their own prefetch and for nobody else's."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from .awaiting import AwaitProjection, AwaitResidency
+from .selection import TileSelection, as_tile_set
+from .tile_set import TileSet, of_codes
+
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+    from ..base import Carrier
+    from .carrier import TiledEvictable
+
+
+class Prefetcher:
+    """``Prefetcher(carrier)`` owns the promotions that it starts. One per carrier; safe from many threads.
+
+    ``promote(tiles)`` begins to bring tiles onto primary and returns at once. ``project(...)`` waits, on the calling
+    thread, for this prefetcher's unfinished promotions of the tiles it needs, then projects.
+    """
+
+    def __init__(self, carrier: TiledEvictable) -> None:
+        self.carrier = carrier
+        self._handles: dict[AwaitResidency, frozenset[int]] = {}
+        self._lock = threading.Lock()
+
+    def promote(self, tiles: TileSet | TileSelection) -> AwaitResidency:
+        """Begin to promote those of ``tiles`` that are neither on primary nor on their way there through this.
+
+        Raises as ``TiledEvictable.promote_async``.
+        """
+        core = self.carrier._core
+        codes = as_tile_set(tiles, "Prefetcher.promote").bind(core.geometry, "Prefetcher.promote")
+        with self._lock:
+            self._forget_done()
+            coming = frozenset().union(*self._handles.values())
+            missing = [c for c in codes if c not in coming and core.table.peek(c).primary is None]
+            handle = self.carrier.promote_async(of_codes(missing, core.geometry))
+            if missing:
+                core.stats.prefetching(missing)
+                self._handles[handle] = frozenset(missing)
+        return handle
+
+    def project(
+        self, tensor: Tensor, selection: TileSelection, destination: Carrier | None = None, **options: Any
+    ) -> AwaitProjection:
+        """Wait for this prefetcher's overlapping promotions, then ``carrier.project``; a failed one is raised."""
+        if isinstance(selection, TileSelection):
+            wanted = frozenset(selection.bind(self.carrier._core.geometry, "Prefetcher.project"))
+            for handle in self._overlapping(wanted):
+                handle.wait()
+        return self.carrier.project(tensor, selection, destination, **options)
+
+    def _overlapping(self, wanted: frozenset[int]) -> list[AwaitResidency]:
+        with self._lock:
+            self._forget_done()
+            return [handle for handle, codes in self._handles.items() if codes & wanted]
+
+    def _forget_done(self) -> None:
+        for handle in [h for h in self._handles if h.done]:
+            del self._handles[handle]
+
+    def wait(self) -> None:
+        """Wait for every promotion that this prefetcher began."""
+        with self._lock:
+            handles = list(self._handles)
+        for handle in handles:
+            handle.wait()

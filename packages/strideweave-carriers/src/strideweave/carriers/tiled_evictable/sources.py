@@ -1,0 +1,175 @@
+"""Tiled carriers over what exists already: a torch tensor, or one stacked tensor inside a safetensors file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from tilefoundry.ir.safetensors_header import read_header
+
+from ...constructors import from_torch as seen
+from ...dtypes import SAFETENSORS
+from ...layout import Layout
+from ...tensor import Tensor
+from ..base import Carrier
+from ..cpu import CPU
+from ..file_backed import FileBacked
+from ..torch_storage import plain_torch
+from .coordinates import read_components
+from .geometry import TileGeometry
+
+if TYPE_CHECKING:
+    import torch
+
+    from .carrier import TiledEvictable
+
+
+def geometry_for(shape: tuple[int, ...], tile_shape: Iterable[int], what: str) -> TileGeometry:
+    """The grid of tiles of ``tile_shape`` over a tensor of ``shape``.
+
+    Raises:
+        ValueError: another rank, or an extent that tiles do not divide; the message names the axis.
+    """
+    tile = read_components(tile_shape, "tile_shape")
+    if len(tile) != len(shape):
+        raise ValueError(f"{what}: tile_shape {tile} has rank {len(tile)}, the tensor {len(shape)}")
+    for axis, (extent, step) in enumerate(zip(shape, tile, strict=True)):
+        if step < 1 or extent % step:
+            raise ValueError(
+                f"{what}: axis {axis} of extent {extent} is not divided by the tile extent {step}"
+            )
+    return TileGeometry(tuple(e // t for e, t in zip(shape, tile, strict=True)), tile)
+
+
+def row_major_layout(geometry: TileGeometry) -> Layout:
+    """The full tensor's Layout when each tile lies with its last axis fastest, as torch and checkpoints have it."""
+    strides, step = [], 1
+    for extent in geometry.tile_shape[::-1]:
+        strides.append(step)
+        step *= extent
+    shape, stride = [], []
+    for tile, grid, inner, outer in zip(
+        geometry.tile_shape, geometry.grid_shape, strides[::-1], geometry.outer_strides(), strict=True
+    ):
+        mode = [(e, s) for e, s in ((tile, inner), (grid, outer)) if e > 1] or [(1, inner)]
+        shape.append(mode[0][0] if len(mode) == 1 else tuple(e for e, _ in mode))
+        stride.append(mode[0][1] if len(mode) == 1 else tuple(s for _, s in mode))
+    return Layout(tuple(shape), tuple(stride))
+
+
+def require_contiguous_tiles(geometry: TileGeometry, what: str) -> None:
+    """Raise ValueError, naming the axis, unless each tile of a row-major tensor is one run of it."""
+    partial = [
+        a
+        for a, (g, t) in enumerate(zip(geometry.grid_shape, geometry.tile_shape, strict=True))
+        if g > 1 and t > 1
+    ]
+    cut = [a for a, g in enumerate(geometry.grid_shape) if g > 1]
+    for axis in range(geometry.rank):
+        if geometry.tile_shape[axis] > 1 and any(later > axis for later in cut):
+            raise ValueError(
+                f"{what}: tiles of {geometry.tile_shape} are no runs of the row-major tensor, because axis {axis} "
+                f"is not cut to 1 while a later one is cut; cut axis {axis} to 1, or copy the tensor tile by tile"
+            )
+    assert len(partial) <= 1
+
+
+def run_offsets(geometry: TileGeometry) -> list[int]:
+    """For each tile code the element at which its run begins in the row-major tensor."""
+    shape = geometry.logical_shape
+    strides = [prod(shape[a + 1 :]) for a in range(len(shape))]
+    return [
+        sum(
+            c * t * s for c, t, s in zip(geometry.coordinate(code), geometry.tile_shape, strides, strict=True)
+        )
+        for code in range(geometry.tile_count)
+    ]
+
+
+def from_safetensors(
+    cls: type[TiledEvictable],
+    path: str | os.PathLike[str],
+    name: str,
+    tile_shape: Iterable[int],
+    primary: Any,
+    options: Any,
+) -> Tensor:
+    """See ``TiledEvictable.from_safetensors``."""
+    header = read_header(path)
+    if name not in header.tensors:
+        raise KeyError(
+            f"{os.fspath(path)}: has no tensor {name!r}; it has {', '.join(sorted(header.tensors)[:8])}"
+        )
+    entry = header.tensors[name]
+    if entry.dtype not in SAFETENSORS:
+        raise TypeError(f"{name}: {entry.dtype} has no twin here; expected one of {', '.join(SAFETENSORS)}")
+    dtype = SAFETENSORS[entry.dtype]
+    geometry = geometry_for(tuple(entry.shape), tile_shape, name)
+    require_contiguous_tiles(geometry, name)
+    begin, _ = header.span(name)
+    nbytes = geometry.tile_slots * dtype.itemsize
+    extents = [(path, begin + at * dtype.itemsize, nbytes) for at in run_offsets(geometry)]
+    secondary = FileBacked.from_extents(extents, dtype)
+    tier = CPU(0, dtype=dtype) if primary is None else primary
+    carrier = cls(tier, secondary, geometry.grid_shape, geometry.tile_shape, **options)
+    return carrier.full_tensor(row_major_layout(geometry))
+
+
+def from_torch(
+    cls: type[TiledEvictable],
+    source: torch.Tensor,
+    tile_shape: Iterable[int],
+    primary: Any,
+    copy: bool | None,
+    options: Any,
+) -> Tensor:
+    """See ``TiledEvictable.from_torch``."""
+    plain = seen(source)
+    geometry = geometry_for(tuple(source.shape), tile_shape, "from_torch")
+    layout = plain.layout
+    shares = copy is not True and _fits(layout, geometry)
+    if not shares and copy is False:
+        raise ValueError(
+            f"from_torch: tiles of {geometry.tile_shape} are no runs of a tensor with strides {tuple(source.stride())}; "
+            "leave copy out to have them copied"
+        )
+    if shares:
+        values: Carrier = plain.carrier
+    else:
+        values, layout = _copied(source, geometry, plain), row_major_layout(geometry)
+    if source.device.type == "cpu":
+        tier = CPU(0, dtype=plain.dtype()) if primary is None else primary
+        carrier = cls(tier, values, geometry.grid_shape, geometry.tile_shape, **options)
+    else:
+        if primary is not None:
+            raise ValueError("from_torch: a tensor on a device is itself the primary tier; leave primary out")
+        carrier = cls(
+            values, CPU(0, dtype=plain.dtype()), geometry.grid_shape, geometry.tile_shape, **options
+        )
+    return carrier.full_tensor(layout)
+
+
+def _fits(layout: Layout, geometry: TileGeometry) -> bool:
+    from .compatibility import footprint
+
+    try:
+        footprint(layout, 0, geometry)
+    except ValueError:
+        return False
+    return layout.cosize() == geometry.slots
+
+
+def _copied(source: torch.Tensor, geometry: TileGeometry, plain: Tensor) -> Carrier:
+    """Tile after tile, each row-major, in the order of codes."""
+    carrier = plain.carrier.allocate_like(geometry.slots, empty=True)
+    with plain_torch():
+        split: list[int] = []
+        for grid, tile in zip(geometry.grid_shape, geometry.tile_shape, strict=True):
+            split += [grid, tile]
+        rank = geometry.rank
+        order = [2 * a for a in reversed(range(rank))] + [2 * a + 1 for a in range(rank)]
+        tiles = source.detach().reshape(split).permute(order)
+        carrier.flat().view(tiles.shape).copy_(tiles)  # type: ignore[attr-defined] # from_torch gives torch storage
+    return carrier

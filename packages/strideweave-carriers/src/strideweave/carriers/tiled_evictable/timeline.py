@@ -1,0 +1,68 @@
+"""Pictures of residency over time: an SVG for notebooks and pages, and a trace for Chrome's viewer or Perfetto."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+if TYPE_CHECKING:
+    from .carrier import TiledEvictable
+
+ROW, WIDTH, LEFT = 14, 800, 90
+
+
+def intervals(carrier: TiledEvictable) -> list[tuple[int, float, float]]:
+    """``(code, from, to)`` in seconds since construction for every stay on primary that the log still holds."""
+    recorder = carrier._core.stats
+    now = recorder.clock() - recorder.began
+    open_since: dict[int, float] = {}
+    stays: list[tuple[int, float, float]] = []
+    for at, code, resident in tuple(recorder.log):
+        if resident:
+            open_since.setdefault(code, at)
+        else:
+            stays.append((code, open_since.pop(code, 0.0), at))
+    stays += [(code, since, now) for code, since in open_since.items()]
+    return sorted(stays)
+
+
+def timeline_svg(carrier: TiledEvictable) -> str:
+    """One row per tile that was on primary, time from left to right; hovering over a bar tells tile and times."""
+    stays = intervals(carrier)
+    codes = sorted({code for code, _, _ in stays})
+    end = max((to for _, _, to in stays), default=1.0) or 1.0
+    height = ROW * (len(codes) + 2)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 10}" height="{height}" '
+        'font-family="monospace" font-size="10">'
+    ]
+    for k, code in enumerate(codes):
+        name = escape(str(carrier.geometry.coordinate(code)))
+        parts.append(f'<text x="2" y="{ROW * k + 11}">{name}</text>')
+        for _, since, to in (s for s in stays if s[0] == code):
+            x, wide = LEFT + WIDTH * since / end, max(1.0, WIDTH * (to - since) / end)
+            parts.append(
+                f'<rect x="{x:.1f}" y="{ROW * k + 2}" width="{wide:.1f}" height="{ROW - 4}" fill="#4878a8">'
+                f"<title>tile {name}: {since:.6f} s to {to:.6f} s</title></rect>"
+            )
+    parts.append(f'<text x="{LEFT}" y="{height - 6}">0 s</text>')
+    parts.append(f'<text x="{LEFT + WIDTH - 60}" y="{height - 6}">{end:.3g} s</text></svg>')
+    return "".join(parts)
+
+
+def chrome_trace(carrier: TiledEvictable) -> str:
+    """The stays as complete events in Chrome's trace format: one thread per tile, times in microseconds."""
+    events = [
+        {
+            "name": f"tile {carrier.geometry.coordinate(code)}",
+            "cat": "residency",
+            "ph": "X",
+            "pid": 0,
+            "tid": code,
+            "ts": since * 1e6,
+            "dur": (to - since) * 1e6,
+        }
+        for code, since, to in intervals(carrier)
+    ]
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
