@@ -137,11 +137,12 @@ class _Planner:
     size: int = 0
 
     def plan(self, function: Function, body: Block) -> Plan:
-        if _instances((function.result,)) is not None:
-            raise EvaluationError(
-                f"{function.name} returns {function.result}, which every instance has its own of; "
-                "fold it into a global value with tf.reshard first"
-            )
+        for atom in body.results:
+            if _instances((atom.type,)) is not None:
+                raise EvaluationError(
+                    f"{function.name} returns {atom.type}, which every instance has its own of; "
+                    "fold it into a global value with tf.reshard first"
+                )
         params = tuple(self._define(param.name) for param in function.params)
         steps = self._steps(body.stmts)
         results = tuple(self._slot(atom) for atom in body.results)
