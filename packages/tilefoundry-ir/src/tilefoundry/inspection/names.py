@@ -63,7 +63,7 @@ class Header:
 
     def pop_index(self, name: str) -> None:
         """Leave the loop."""
-        del self._indices[name]
+        self._indices.pop(name, None)
 
     def push_scope(self, name: str, mesh: Any) -> None:
         """Enter ``with mesh as name``."""

@@ -11,16 +11,18 @@ from tilefoundry.inspection.names import Header
 from tilefoundry.inspection.reach import function_calls, names_of
 from tilefoundry.inspection.same import SameDefinition
 from tilefoundry.inspection.synthetic import stand_in
+from tilefoundry.inspection.tir_text import prim_lines
 from tilefoundry.ir.core.expr import FunctionCall
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
+from tilefoundry.ir.tir.function import PrimFunction
 
 __all__ = ["as_script"]
 
 Scope = dict[str, Any]
 
 
-def as_script(node: Function | Module, *, methods: bool = True) -> str:
+def as_script(node: Function | Module | PrimFunction, *, methods: bool = True) -> str:
     """``node`` as a program of the DSL that Python can import.
 
     Running the text defines ``node.name`` as a node equal to ``node``. What the node calls outside itself is
@@ -29,7 +31,8 @@ def as_script(node: Function | Module, *, methods: bool = True) -> str:
     only a class holds children.
 
     Args:
-        node: a ``Function`` or a ``Module``.
+        node: a ``Function``, a ``Module``, or a ``PrimFunction``; the statements of the last, alone or as a
+            member, are a listing for readers, which the parser does not read.
         methods: with False, orchestration methods are left out; the text then needs no Python source.
 
     Raises:
@@ -37,7 +40,7 @@ def as_script(node: Function | Module, *, methods: bool = True) -> str:
         ValueError: a method without source; a name that an enclosing class hides from a callee; a callee
             outside the module that calls into children of its own.
     """
-    if not isinstance(node, (Function, Module)):
+    if not isinstance(node, (Function, Module, PrimFunction)):
         raise TypeError(f"as_script takes a Function or a Module, got {type(node).__name__}")
     if isinstance(node, Function) and any(call.enters_child for call in function_calls(node)):
         node = stand_in(node.name, [((node.name,), node)], SameDefinition(), entry=node.name)
@@ -60,7 +63,7 @@ class _Script:
         blocks = [self._header.lines(), *self._blocks]
         return "\n\n\n".join("\n".join(block) for block in blocks) + "\n"
 
-    def define(self, node: Function | Module) -> None:
+    def define(self, node: Function | Module | PrimFunction) -> None:
         """Write ``node`` at the top level unless its name stands for an equal one already."""
         known = self._bound.get(node.name)
         if known is not None and self._equal(known, node):
@@ -68,6 +71,8 @@ class _Script:
         if isinstance(node, Function):
             self._define_needs(node, [])
             lines = function_lines(node, self._header)
+        elif isinstance(node, PrimFunction):
+            lines = prim_lines(node, self._header)
         else:
             lines = self._module_or_twin(node, self._bound, [])
         self._blocks.append(lines)
@@ -90,7 +95,7 @@ class _Script:
         scope: Scope = {}
         members = self._children(module, scope, outer)
         for function in module.functions:
-            members.append(self._member_function(module, function, scope, outer))
+            members.append(self._member_function(function, scope, outer))
             scope[function.name] = function
         if self._methods:
             members += [method_lines(module.name, n, m, self._header) for n, m in module.methods.items()]
@@ -110,11 +115,11 @@ class _Script:
                 return [f'{module.name} = {other.name}.renamed("{module.name}")']
         return self._module_lines(module, outer)
 
-    def _member_function(self, module: Module, function: Any, scope: Scope, outer: list[Scope]) -> list[str]:
-        if not isinstance(function, Function):
-            raise TypeError(
-                f"{module.name}.{function.name}: a {type(function).__name__} has no canonical text"
-            )
+    def _member_function(
+        self, function: Function | PrimFunction, scope: Scope, outer: list[Scope]
+    ) -> list[str]:
+        if isinstance(function, PrimFunction):
+            return prim_lines(function, self._header)
         self._define_needs(function, [*outer, scope])
         return function_lines(function, self._header)
 

@@ -99,7 +99,7 @@ def _level(mesh: Mesh, level: Topology, axes: tuple[int, ...]) -> LevelAxes:
     strides = tuple(mesh.layout.settled[axis] for axis in axes)
     if not all(isinstance(dim, int) for dim in (*shape, *strides)):
         return LevelAxes(level, axes, shape, strides)
-    moving = [step for extent, step in zip(shape, strides, strict=True) if extent != 1]
+    moving = [step for n, step in zip(shape, strides, strict=True) if n != 1 and isinstance(step, int)]
     unit = min(moving, default=1)
     if not unit or any(step % unit for step in moving):
         raise ValueError(_not_a_numbering(mesh, level))
