@@ -9,6 +9,7 @@ __all__ = [
     "LoweringError",
     "TileFoundryError",
     "TypeRuleError",
+    "UnknownNameError",
     "UnsupportedError",
     "VerificationError",
 ]
@@ -48,6 +49,12 @@ class EvaluationError(TileFoundryError, ValueError):
 
 class CheckpointError(TileFoundryError, ValueError):
     """A checkpoint is damaged, or a tensor of it disagrees with the weight's declaration."""
+
+
+class UnknownNameError(TileFoundryError, KeyError):
+    """Nothing has the name asked for; unlike a bare KeyError it prints as its message."""
+
+    __str__ = Exception.__str__
 
 
 class VerificationError(TileFoundryError, ValueError):

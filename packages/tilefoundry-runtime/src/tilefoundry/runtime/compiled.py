@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilefoundry.ir.core.module import LoadedModule
+from tilefoundry.ir.errors import UnknownNameError
 from tilefoundry.runtime.abi import EntryABI
 from tilefoundry.runtime.allocation import Allocator, explain_mismatch
 from tilefoundry.runtime.module import RuntimeModule
@@ -191,7 +192,7 @@ def _gathered(type: EntryABI, constants: LoadedModule | Mapping[str, Any]) -> di
     elif isinstance(constants, Mapping):
         missing = [path for _, path in type.constants if path not in constants]
         if missing:
-            raise KeyError(
+            raise UnknownNameError(
                 f"{type.name}: the mapping lacks {', '.join(missing)}; give a tensor for each weight"
             )
         found = {index: constants[path] for index, path in type.constants}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tilefoundry.ir.core.forward import run_forward
 from tilefoundry.ir.core.reach import child_constants
 from tilefoundry.ir.core.runners import LoadedRunner
+from tilefoundry.ir.errors import UnknownNameError
 from tilefoundry.ir.hir.function import Function
 
 if TYPE_CHECKING:
@@ -90,10 +91,10 @@ class LoadedModule:
         for part in path:
             if part not in node._children:
                 children = ", ".join(node._children) or "none"
-                raise KeyError(f"{node.module.name} has no child {part!r}; children: {children}")
+                raise UnknownNameError(f"{node.module.name} has no child {part!r}; children: {children}")
             node = node._children[part]
         if name not in node.constants:
-            raise KeyError(
+            raise UnknownNameError(
                 f"{node.module.name} has no weight {name!r}; weights: {', '.join(node.constants) or 'none'}"
             )
         return node.constants[name]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tilefoundry.evaluator.dtypes import dtype_of_tensor, torch_dtype
 from tilefoundry.ir.core.loaded import LoadedModule
 from tilefoundry.ir.core.resource import RuntimeResource
-from tilefoundry.ir.errors import CheckpointError, EvaluationError
+from tilefoundry.ir.errors import CheckpointError, EvaluationError, UnknownNameError
 from tilefoundry.ir.types import TensorType, bounds
 
 if TYPE_CHECKING:
@@ -97,7 +97,10 @@ def _read_singly(slots: Iterable[WeightSlot], resource: RuntimeResource) -> Iter
         return scopes[path]
 
     for slot in slots:
-        yield scope(slot.path).load(slot.name)
+        try:
+            yield scope(slot.path).load(slot.name)
+        except KeyError as error:
+            raise UnknownNameError(f"{slot.key}: {error}") from error
 
 
 def check_tensor(slot: WeightSlot, tensor: Any) -> str | None:

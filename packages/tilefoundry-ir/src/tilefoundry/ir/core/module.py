@@ -13,6 +13,7 @@ from tilefoundry.ir.core.prepare import prepare_module
 from tilefoundry.ir.core.resource import RuntimeResource
 from tilefoundry.ir.core.retarget import retarget_calls
 from tilefoundry.ir.core.runners import ModuleRunner
+from tilefoundry.ir.errors import UnknownNameError
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.types import TensorType
@@ -159,7 +160,7 @@ class Module:
         """The function called ``name``; KeyError listing the functions there are otherwise."""
         found = self.function_named(name)
         if not found:
-            raise KeyError(f"module {self.name!r} has no function {name!r}; {self.callables()}")
+            raise UnknownNameError(f"module {self.name!r} has no function {name!r}; {self.callables()}")
         return found[0]
 
     def child(self, name: str) -> Module:
@@ -168,7 +169,7 @@ class Module:
             if child.name == name:
                 return child
         names = ", ".join(c.name for c in self.modules) or "none"
-        raise KeyError(f"module {self.name!r} has no child {name!r}; children: {names}")
+        raise UnknownNameError(f"module {self.name!r} has no child {name!r}; children: {names}")
 
     def entry_function(self) -> AnyFunction:
         """The entry; ValueError listing what can be called where the module has none."""
@@ -201,7 +202,7 @@ class Module:
             if level.name == name:
                 return level
         names = ", ".join(level.name for level in levels) or "none"
-        raise KeyError(f"module {self.name!r} has no topology {name!r}; levels in force: {names}")
+        raise UnknownNameError(f"module {self.name!r} has no topology {name!r}; levels in force: {names}")
 
     def resolve_target(self) -> Any:
         """The Target that the root declares, the identical instance; ValueError where nobody declared one."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilefoundry.ir.core.expr import Call
-from tilefoundry.ir.errors import TypeRuleError
+from tilefoundry.ir.errors import TypeRuleError, UnknownNameError
 from tilefoundry.ir.types import Type
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class OpRegistry(Mapping[str, Op]):
         try:
             return self._ops[name]
         except KeyError:
-            raise KeyError(f"there is no {self.label} op {name!r}; ops: {', '.join(self._ops)}") from None
+            raise UnknownNameError(f"there is no {self.label} op {name!r}; ops: {', '.join(self._ops)}") from None
 
     def __iter__(self) -> Any:
         return iter(self._ops)

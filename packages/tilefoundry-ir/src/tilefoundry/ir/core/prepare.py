@@ -10,7 +10,7 @@ from tilefoundry.ir.core.loading import WeightSlot, check_tensor, describe_tenso
 from tilefoundry.ir.core.publish import check_destination, staged_folder
 from tilefoundry.ir.core.resource import RuntimeResource
 from tilefoundry.ir.core.shard_file import write_checkpoint
-from tilefoundry.ir.errors import CheckpointError, EvaluationError
+from tilefoundry.ir.errors import CheckpointError, EvaluationError, UnknownNameError
 from tilefoundry.ir.types import DType
 
 if TYPE_CHECKING:
@@ -97,6 +97,13 @@ def _converted(slot: WeightSlot, converter: Function, scope: RuntimeResource, de
 
 
 def _raw_tensor(slot: WeightSlot, scope: RuntimeResource, name: str) -> Any:
+    try:
+        return _read_raw(slot, scope, name)
+    except KeyError as error:
+        raise UnknownNameError(f"{slot.key}: {error}") from error
+
+
+def _read_raw(slot: WeightSlot, scope: RuntimeResource, name: str) -> Any:
     import torch
 
     group = scope.load_group(name)

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from types import MappingProxyType
 from typing import Any
 
-from tilefoundry.ir.errors import CheckpointError
+from tilefoundry.ir.errors import CheckpointError, UnknownNameError
 from tilefoundry.ir.safetensors_header import read_header
 from tilefoundry.runtime.resource.dict_resource import absent
 from tilefoundry.runtime.resource.shard import Shard
@@ -60,10 +60,10 @@ class Checkpoint:
             CheckpointError: the shard is damaged.
         """
         if key not in self.weight_map:
-            raise KeyError(absent(key, self.weight_map, self.source))
+            raise UnknownNameError(absent(key, self.weight_map, self.source))
         shard = self._open(self.weight_map[key])
         if key not in shard.header.tensors:
-            raise KeyError(
+            raise UnknownNameError(
                 f"{self.source} says that {shard.path} holds {key!r}, but it does not; the index is stale"
             )
         return shard

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from tilefoundry.ir.errors import UnknownNameError
 from tilefoundry.runtime.resource.alias import AliasValue, Leaf, Scope
 from tilefoundry.runtime.resource.finish import finished
 
@@ -74,7 +75,7 @@ class DictResource:
         import torch  # here, not at the top: importing the runtime must not load torch
 
         if key not in self._data:
-            raise KeyError(absent(key, self._data, "the mapping"))
+            raise UnknownNameError(absent(key, self._data, "the mapping"))
         value = self._data[key]
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{key!r} must be a torch.Tensor, got {type(value).__name__}")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from tilefoundry.ir.errors import CheckpointError
+from tilefoundry.ir.errors import CheckpointError, UnknownNameError
 from tilefoundry.runtime.resource.checkpoint import Checkpoint
 from tilefoundry.runtime.resource.shard import Shard
 
@@ -74,7 +74,7 @@ def _refuse_absent(checkpoint: Checkpoint, keys: tuple[str, ...]) -> None:
         checkpoint.shard_of(missing[0])
     if missing:
         shown = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
-        raise KeyError(
+        raise UnknownNameError(
             f"{checkpoint.source} does not hold {len(missing)} of {len(keys)} tensors: {shown}; "
             "name them with alias={...}"
         )
