@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType, FunctionType
 from typing import Any, overload
 
@@ -37,7 +37,11 @@ _PYTHON_NAMES = {
 def module(cls: type, /) -> Module: ...
 @overload
 def module(
-    *, entry: str | None = None, target: Any | None = None, topologies: Sequence[Any] | None = None
+    *,
+    entry: str | None = None,
+    target: Any | None = None,
+    topologies: Sequence[Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Callable[[type], Module]: ...
 def module(
     cls: Any = None,
@@ -46,6 +50,7 @@ def module(
     entry: str | None = None,
     target: Any | None = None,
     topologies: Sequence[Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Any:
     """Make a class body a Module.
 
@@ -57,6 +62,7 @@ def module(
         entry: the function that a bare call runs.
         target: the Target of the whole tree; on a root only.
         topologies: the levels in force below: None inherits, ``()`` is explicitly none.
+        metadata: free facts about the module; no part of the program.
 
     Returns:
         The Module, named after the class.
@@ -66,19 +72,25 @@ def module(
     """
     frame = sys._getframe(1)
     if cls is not None:
-        return _Declaration(frame, None, None, None).build(cls)
-    return _Declaration(frame, entry, target, checked_levels("@module", topologies)).build
+        return _Declaration(frame, None, None, None, None).build(cls)
+    return _Declaration(frame, entry, target, checked_levels("@module", topologies), metadata).build
 
 
 class _Declaration:
     """One ``@module(...)`` between the evaluation of its arguments and the end of its class body."""
 
     def __init__(
-        self, frame: FrameType, entry: str | None, target: Any, topologies: tuple[Any, ...] | None
+        self,
+        frame: FrameType,
+        entry: str | None,
+        target: Any,
+        topologies: tuple[Any, ...] | None,
+        metadata: Mapping[str, Any] | None,
     ) -> None:
         self.entry = entry
         self.target = target
         self.topologies = topologies
+        self.metadata = metadata
         self.filename = frame.f_code.co_filename
         self.module_globals = frame.f_globals
         self.line = frame.f_lineno
@@ -121,6 +133,7 @@ class _Declaration:
                 children,
                 self.target,
                 self.topologies,
+                self.metadata,
                 methods=members.methods,
             )
         except DslError:
