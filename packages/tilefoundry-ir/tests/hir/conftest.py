@@ -5,6 +5,7 @@ Arrays of types that numpy lacks carry their ml_dtypes type; ``astype(np.float64
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,9 @@ from tilefoundry.ir.core.expr import Bind, Block, Var
 from tilefoundry.ir.hir import HIR_OPS
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.types import DType, TensorType, TupleType
+
+DEVICE = os.environ.get("TILEFOUNDRY_TEST_DEVICE", "cpu")
+"""Where the ops run; the oracles stay on the host."""
 
 NUMPY = {
     "f64": np.float64,
@@ -45,9 +49,9 @@ def to_torch(array: Any) -> torch.Tensor:
     dtype = DType.from_name(_NAME[array.dtype])
     target = torch.uint8 if dtype.torch_name is None else getattr(torch, dtype.torch_name)
     if not array.size:
-        return torch.empty(array.shape, dtype=target)
+        return torch.empty(array.shape, dtype=target, device=DEVICE)
     raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).copy()
-    return torch.from_numpy(raw).view(target).reshape(array.shape)
+    return torch.from_numpy(raw).to(DEVICE).view(target).reshape(array.shape)
 
 
 def to_numpy(tensor: torch.Tensor, dtype: DType) -> Any:
@@ -82,7 +86,7 @@ def run(op: str, *arrays: Any, types: tuple[Any, ...] | None = None, **attrs: An
     function = function_of(op, types, attrs)
     tensors = tuple(to_torch(array) for array in arrays)
     before = [tensor.clone() for tensor in tensors]
-    result = evaluate(function, *tensors)
+    result = evaluate(function, *tensors, device=DEVICE)
     for tensor, kept in zip(tensors, before, strict=True):
         same = tensor.reshape(-1).view(torch.uint8), kept.reshape(-1).view(torch.uint8)
         assert torch.equal(*same) or not tensor.numel(), "an evaluator wrote to its operand"
