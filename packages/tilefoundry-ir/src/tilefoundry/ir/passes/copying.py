@@ -20,7 +20,7 @@ from tilefoundry.ir.core.expr import (
     Stmt,
     Var,
 )
-from tilefoundry.ir.types import Dim, DimExpr, DimVar, DType, TensorType, TupleType, Type, substitute
+from tilefoundry.ir.types import Dim, DimExpr, DimVar, DType, TensorType, TupleType, Type, bounds, substitute
 
 __all__ = ["Copier", "Names", "substitute_type", "substitute_value"]
 
@@ -145,7 +145,11 @@ class Copier:
     def _take_element(self, bind: Bind) -> bool:
         """Where ``bind`` reads an element of a tuple that was taken apart, let its name stand for the element."""
         value = bind.value
-        if not isinstance(value, Call) or value.op.name != "tuple_get_item" or not isinstance(value.args[0], Var):
+        if (
+            not isinstance(value, Call)
+            or value.op.name != "tuple_get_item"
+            or not isinstance(value.args[0], Var)
+        ):
             return False
         elements = self.tuples.get(value.args[0].name)
         if elements is None:
@@ -157,10 +161,20 @@ class Copier:
         start, stop, step = (substitute_value(dim, self.dims) for dim in (loop.start, loop.stop, loop.step))
         initial = [self.atom(carry.initial) for carry in loop.carries]
         index = self.define(loop.index, loop.index.type)
-        if index.name != loop.index.name:
-            self.dims[loop.index.name] = DimVar(index.name, 0)
+        low = bounds(start)[0]
+        self.dims[loop.index.name] = DimVar(index.name, low, max(bounds(stop)[1], low + 1))
+        window = None if loop.window is None else self._window(loop.window, stop, step)
         inner = [self.define(c.inner, substitute_type(c.inner.type, self.dims)) for c in loop.carries]
         body = self.block(loop.body)
         results = [self.define(c.result, substitute_type(c.result.type, self.dims)) for c in loop.carries]
         carries = tuple(Carry(*parts) for parts in zip(initial, inner, results, strict=True))
-        return For(loop.kind, index, start, stop, step, carries, body, loop.over)
+        return For(loop.kind, index, start, stop, step, carries, body, loop.over, window)
+
+    def _window(self, window: DimVar, stop: Dim, step: Dim) -> DimVar | None:
+        """The copy of a tile's extent; None where the copied extents divide, so that no tile is cut."""
+        if isinstance(step, int) and stop % step == 0:
+            self.dims[window.name] = step
+            return None
+        copy = DimVar(self.names.fresh(self.prefix + window.name), 1, bounds(step)[1] + 1)
+        self.dims[window.name] = copy
+        return copy
