@@ -41,7 +41,7 @@ struct Twice {
 };
 
 template <Order OA, Order OB, class A, class B, class D>
-__global__ void kernel(A const* a, B const* b, D* d, int batches, int m, int n, int k, bool twice) {
+__global__ void __launch_bounds__(THREADS) kernel(A const* a, B const* b, D* d, int batches, int m, int n, int k, bool twice) {
   auto ta = as_gmem(a, batched_layout<OA>(batches, m, k));
   auto tb = as_gmem(b, batched_layout<OB>(batches, k, n));
   auto td = as_gmem(d, batched_layout<Order::k>(batches, m, n));

@@ -68,7 +68,8 @@ __global__ void kernel(T const* src, D* dst, D* in_registers) {
 }
 
 struct Oracle {
-  double sum = 0, top = -INFINITY, bottom = INFINITY, magnitude = -INFINITY, absolute = 0;
+  long double sum = 0;
+  double top = -INFINITY, bottom = INFINITY, magnitude = -INFINITY, absolute = 0;
   int count = 0;
   void add(double x) {
     auto join = [](double a, double b, bool larger) { return std::isnan(a) || std::isnan(b) ? NAN : larger == (a > b) ? a : b; };
@@ -77,8 +78,8 @@ struct Oracle {
   }
   template <class Op>
   double of() const {
-    if (std::is_same<Op, ops::sum_op>::value) return sum;
-    if (std::is_same<Op, ops::mean_op>::value) return sum / count;
+    if (std::is_same<Op, ops::sum_op>::value) return double(sum);
+    if (std::is_same<Op, ops::mean_op>::value) return double(sum / count);
     if (std::is_same<Op, ops::max_op>::value) return top;
     if (std::is_same<Op, ops::min_op>::value) return bottom;
     return magnitude;
@@ -110,7 +111,7 @@ void check(char const* name, double low, double high, bool nan) {
   for (int r = 0; r < results; ++r) {
     const double want = oracle[r].of<Op>(), got = harness::value_of(out[r]);
     const double scale = std::is_same<Op, ops::mean_op>::value ? 1.0 / oracle[r].count : 1.0;
-    const double sums = (std::is_same<T, double>::value ? 1e-15 : is_real_v<T> ? 3e-7 : 0.0) * oracle[r].absolute * scale;
+    const double sums = (std::is_same<T, double>::value ? 2e-15 : is_real_v<T> ? 3e-7 : 0.0) * oracle[r].absolute * scale;
     harness::expect(harness::near(got, want, sums, 1.01 * harness::unit<D>()), harness::describe(name, got, want));
   }
   for (int b = 0; b < kBlocks; ++b)
