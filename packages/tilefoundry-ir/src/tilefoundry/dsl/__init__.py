@@ -3,10 +3,11 @@
 ``from tilefoundry.dsl import *`` is what a notebook starts with.
 """
 
-from tilefoundry.dsl import tf
+from tilefoundry.dsl import T, tf
 from tilefoundry.dsl.annotations import ConstTensor, Tensor
 from tilefoundry.dsl.func_decorator import func
 from tilefoundry.dsl.module_decorator import module
+from tilefoundry.dsl.prim_decorator import prim_func
 from tilefoundry.dsl.ranges import tile
 from tilefoundry.ir.core.kinds import BinaryKind, ReduceKind, UnaryKind
 from tilefoundry.ir.core.pattern import DimVarRangePat
@@ -17,6 +18,7 @@ __all__ = [
     # decorators
     "func",
     "module",
+    "prim_func",
     # annotations and extents
     "ConstTensor",
     "DimVar",
@@ -31,6 +33,7 @@ __all__ = [
     "S",
     "Topology",
     # ops and kinds
+    "T",
     "tf",
     "BinaryKind",
     "ReduceKind",

@@ -18,7 +18,7 @@ from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.tir.function import PrimFunction
 
-__all__ = ["CALLS"]
+__all__ = ["CALLS", "call_python", "read_arguments"]
 
 # Python callables that may see lists of tensors: they only rearrange them.
 _CONTAINER_CALLS: tuple[Any, ...] = (len, zip, enumerate, list, tuple, reversed)
@@ -26,8 +26,7 @@ _CONTAINER_CALLS: tuple[Any, ...] = (len, zip, enumerate, list, tuple, reversed)
 
 def _read_call(ctx: BodyContext, node: ast.Call, hint: str | None) -> Any:
     callee = ctx.read(node.func)
-    args = _positional(ctx, node)
-    kwargs = _keywords(ctx, node)
+    args, kwargs = read_arguments(ctx, node)
     if isinstance(callee, OpRef):
         return bind_op(ctx, node, callee.op, args, kwargs, hint)
     if isinstance(callee, Function):
@@ -37,7 +36,12 @@ def _read_call(ctx: BodyContext, node: ast.Call, hint: str | None) -> Any:
             callee = entry_of(ctx, callee)
     if isinstance(callee, FunctionRef):
         return call_function(ctx, node, callee, args, kwargs, hint)
-    return _call_python(ctx, node, callee, args, kwargs)
+    return call_python(ctx, node, callee, args, kwargs)
+
+
+def read_arguments(ctx: BodyContext, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+    """The values of a call's arguments, by position and by keyword."""
+    return _positional(ctx, node), _keywords(ctx, node)
 
 
 def _positional(ctx: BodyContext, node: ast.Call) -> list[Any]:
@@ -59,9 +63,10 @@ def _keywords(ctx: BodyContext, node: ast.Call) -> dict[str, Any]:
     return kwargs
 
 
-def _call_python(
+def call_python(
     ctx: BodyContext, node: ast.Call, callee: Any, args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
+    """Run Python code on what is known while the program is read; DslError where a tensor would reach it."""
     if isinstance(callee, PrimFunction):
         raise ctx.error(node, f"{callee.name} is a @prim_func; only a @prim_func launches it")
     if is_value(callee) or not callable(callee):

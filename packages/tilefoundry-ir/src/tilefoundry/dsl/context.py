@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ __all__ = ["BodyContext", "describe", "is_value"]
 
 ReadExpression = Callable[["BodyContext", Any, "str | None"], Any]
 ReadStatement = Callable[["BodyContext", Any], None]
+ApplyOp = Callable[["BodyContext", ast.AST, str, Sequence[Any], Mapping[str, Any], "str | None"], Any]
 
 
 @dataclass(slots=True)
@@ -33,6 +34,7 @@ class BodyContext:
         enclosure: the names around the definition.
         names: gives IR values unique names.
         expressions, statements: AST class -> reader.
+        apply: makes the value of an op that an operator stands for.
         locals: names that the body has bound so far.
         stmts: the statement list being filled.
         dims: the DimVars that parameters (and loop indices in force) bind.
@@ -50,6 +52,7 @@ class BodyContext:
     names: NameSupply
     expressions: Mapping[type, ReadExpression]
     statements: Mapping[type, ReadStatement]
+    apply: ApplyOp
     topologies: tuple[Any, ...] | None = None
     locals: dict[str, Any] = field(default_factory=dict)
     stmts: list[Stmt] = field(default_factory=list)

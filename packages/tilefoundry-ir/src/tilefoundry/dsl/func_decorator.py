@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType, FunctionType
@@ -11,11 +12,10 @@ from tilefoundry.dsl.authored import AuthoredFunction, Label, author
 from tilefoundry.dsl.declarations import topologies_in_force
 from tilefoundry.dsl.levels import checked_levels
 from tilefoundry.dsl.scope import Enclosure, enclosure_of
-from tilefoundry.dsl.source import briefly
+from tilefoundry.dsl.source import SourceFile, briefly
 from tilefoundry.ir.core.module import Module
-from tilefoundry.ir.errors import DslError
 
-__all__ = ["func"]
+__all__ = ["check_place", "func"]
 
 
 @overload
@@ -61,25 +61,20 @@ def _author(function: Any, frame: FrameType, levels: tuple[Any, ...] | None, tar
     enclosure = enclosure_of(function, frame)
     in_force = levels if levels is not None else topologies_in_force(enclosure.frame)
     authored = author(function, enclosure, in_force, None, None)
-    error = _placement_error(authored, enclosure, target)
-    if error is not None:
-        raise error
+    check_place(authored.reading.source, authored.reading.node, enclosure, target)
     if levels is None and target is None:
         return authored
     return Module(authored.name, (authored,), authored.name, target=target, topologies=levels)
 
 
-def _placement_error(authored: AuthoredFunction, enclosure: Enclosure, target: Any) -> DslError | None:
+def check_place(source: SourceFile, node: ast.FunctionDef, enclosure: Enclosure, target: Any) -> None:
+    """DslError for a name that the class already has, and for a target declared inside a class."""
     members = enclosure.members
-    source, node = authored.reading.source, authored.reading.node
     if members is None:
-        return None
-    if authored.name in members and not isinstance(members[authored.name], Label):
-        return source.error(
-            node, f"{authored.name} is defined twice in this class; give each member its own name"
-        )
+        return
+    if node.name in members and not isinstance(members[node.name], Label):
+        raise source.error(node, f"{node.name} is defined twice in this class; give each member its own name")
     if target is not None:
-        return source.error(
-            node, f"{authored.name} declares a target inside a class; only the root module declares one"
+        raise source.error(
+            node, f"{node.name} declares a target inside a class; only the root module declares one"
         )
-    return None

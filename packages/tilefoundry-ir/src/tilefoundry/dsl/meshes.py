@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 from tilefoundry.dsl.context import BodyContext, describe, is_value
 from tilefoundry.ir.core.expr import MeshScope
 from tilefoundry.ir.types.shard import Mesh
 
-__all__ = ["MESHES", "MESH_EXPRESSIONS"]
+__all__ = ["MESHES", "MESH_EXPRESSIONS", "read_scope"]
 
 
 def _read_with(ctx: BodyContext, node: ast.With) -> None:
+    ctx.stmts.append(MeshScope(*read_scope(ctx, node)))
+
+
+def read_scope(ctx: BodyContext, node: ast.With) -> tuple[str, Mesh, tuple[Any, ...]]:
+    """The name, the mesh and the statements of a ``with`` statement."""
     if len(node.items) != 1:
         raise ctx.error(node, "one mesh per with statement; nest them")
     item = node.items[0]
@@ -27,7 +33,7 @@ def _read_with(ctx: BodyContext, node: ast.With) -> None:
     with ctx.collecting() as stmts:
         ctx.run(node.body)
     ctx.scopes.pop()
-    ctx.stmts.append(MeshScope(name, mesh, tuple(stmts)))
+    return name, mesh, tuple(stmts)
 
 
 def _check_levels(ctx: BodyContext, node: ast.expr, mesh: Mesh) -> None:

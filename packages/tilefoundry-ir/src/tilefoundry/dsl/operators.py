@@ -1,4 +1,4 @@
-"""Operators: on tensors they are ops, on Python objects Python's own."""
+"""Operators: on IR values they are ops, on Python objects Python's own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 from tilefoundry.dsl.context import BodyContext, describe, is_value
 from tilefoundry.dsl.extents import compare_extents, is_extent, is_index_extent, truth
 from tilefoundry.dsl.literals import is_number
-from tilefoundry.dsl.ops import call_op
 from tilefoundry.ir.types.shard import SplitExtent
 
 __all__ = ["OPERATORS", "apply_binary"]
@@ -74,7 +73,7 @@ def apply_binary(
         return _power(ctx, node, lhs, rhs, hint)
     if name is None:
         raise ctx.error(node, _refusal(symbol))
-    return call_op(ctx, node, name, (lhs, rhs), {}, hint)
+    return ctx.apply(ctx, node, name, (lhs, rhs), {}, hint)
 
 
 def _read_binary(ctx: BodyContext, node: ast.BinOp, hint: str | None) -> Any:
@@ -113,7 +112,7 @@ def _power(ctx: BodyContext, node: ast.AST, lhs: Any, rhs: Any, hint: str | None
     name = {2: "square", 0.5: "sqrt", -0.5: "rsqrt"}.get(rhs) if is_number(rhs) else None
     if name is None or isinstance(rhs, bool):
         raise ctx.error(node, _refusal("**"))
-    return call_op(ctx, node, name, (lhs,), {}, hint)
+    return ctx.apply(ctx, node, name, (lhs,), {}, hint)
 
 
 def _read_unary(ctx: BodyContext, node: ast.UnaryOp, hint: str | None) -> Any:
@@ -126,7 +125,7 @@ def _read_unary(ctx: BodyContext, node: ast.UnaryOp, hint: str | None) -> Any:
             return python(value)
     if name is None:
         raise ctx.error(node, _refusal(symbol))
-    return call_op(ctx, node, name, (value,), {}, hint)
+    return ctx.apply(ctx, node, name, (value,), {}, hint)
 
 
 def _read_compare(ctx: BodyContext, node: ast.Compare, hint: str | None) -> Any:
@@ -139,7 +138,7 @@ def _read_compare(ctx: BodyContext, node: ast.Compare, hint: str | None) -> Any:
     if name is None:
         raise ctx.error(node, _refusal(symbol))
     _check_operands(ctx, node, symbol, *values)
-    return call_op(ctx, node, name, tuple(values), {}, hint)
+    return ctx.apply(ctx, node, name, tuple(values), {}, hint)
 
 
 def _python_compare(ctx: BodyContext, node: ast.Compare, values: list[Any]) -> Any:

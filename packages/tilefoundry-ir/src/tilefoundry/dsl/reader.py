@@ -14,6 +14,7 @@ from tilefoundry.dsl.loops import LOOPS
 from tilefoundry.dsl.meshes import MESH_EXPRESSIONS, MESHES
 from tilefoundry.dsl.names import NameSupply
 from tilefoundry.dsl.operators import OPERATORS
+from tilefoundry.dsl.ops import call_op
 from tilefoundry.dsl.scope import Enclosure
 from tilefoundry.dsl.signature import read_params, read_result
 from tilefoundry.dsl.source import SourceFile, load_source
@@ -22,12 +23,24 @@ from tilefoundry.dsl.subscripts import SUBSCRIPTS
 from tilefoundry.ir.core.expr import Block, Var
 from tilefoundry.ir.types import TupleType, Type
 
-__all__ = ["Reading", "read_definition"]
+__all__ = ["RESERVED_NAMES", "Reading", "read_definition"]
 
 _EXPRESSIONS = {**EXPRESSIONS, **OPERATORS, **CALLS, **SUBSCRIPTS, **MESH_EXPRESSIONS}
 _STATEMENTS = {**STATEMENTS, **LOOPS, **MESHES}
 # Names that the text of a program refers to; a value never takes them.
-_RESERVED = ("tf", "T", "Tensor", "ConstTensor", "DimVar", "Mesh", "range", "tile", "tuple", "func", "module")
+RESERVED_NAMES = (
+    "tf",
+    "T",
+    "Tensor",
+    "ConstTensor",
+    "DimVar",
+    "Mesh",
+    "range",
+    "tile",
+    "tuple",
+    "func",
+    "module",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +48,8 @@ class Reading:
     """What a ``def`` says.
 
     Attributes:
-        name, params, result, body: as in ``Function``; ``body`` is None where the def's body is ``pass`` or a docstring alone.
+        name, params, result, body: as in ``Function``; ``body`` is None where the def has
+            ``pass`` or a docstring alone.
         source, node: where it stands, for errors found later.
     """
 
@@ -59,7 +73,7 @@ def read_definition(
     node = source.definition(function.__code__)
     if not isinstance(node, ast.FunctionDef):
         raise source.error(node, f"{node.name} must be a plain def")
-    ctx = BodyContext(source, enclosure, NameSupply(), _EXPRESSIONS, _STATEMENTS, topologies)
+    ctx = BodyContext(source, enclosure, NameSupply(), _EXPRESSIONS, _STATEMENTS, call_op, topologies)
     try:
         return _read(ctx, node)
     except RecursionError:
@@ -88,7 +102,7 @@ def _read(ctx: BodyContext, node: ast.FunctionDef) -> Reading:
 def _reserve(ctx: BodyContext, params: tuple[Var, ...]) -> None:
     names = [param.name for param in params]
     dims = {dim.name for dim in ctx.dims}
-    ctx.names = NameSupply([*names, *dims, *_RESERVED])
+    ctx.names = NameSupply([*names, *dims, *RESERVED_NAMES])
 
 
 def _is_empty(node: ast.FunctionDef) -> bool:

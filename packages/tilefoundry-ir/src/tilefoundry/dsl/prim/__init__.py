@@ -1,0 +1,1 @@
+"""Statement-level programs: ``@prim_func`` and what its body may say."""

@@ -1,0 +1,189 @@
+"""Calls in a statement-level program."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilefoundry.dsl.annotations import TensorAnnotation
+from tilefoundry.dsl.calls import call_python, read_arguments
+from tilefoundry.dsl.context import BodyContext, describe, is_value
+from tilefoundry.dsl.extents import is_extent
+from tilefoundry.dsl.ops import OpRef
+from tilefoundry.dsl.prim.buffers import Buffer, view
+from tilefoundry.dsl.prim.refs import PrimOpRef
+from tilefoundry.dsl.prim.scalars import apply_scalar, scalar_of
+from tilefoundry.dsl.prim.tile_ops import TILE_SIGNATURES, evaluate_tile_op
+from tilefoundry.ir.core.expr import Expr, Var
+from tilefoundry.ir.core.kinds import ReduceKind, kind_from_name
+from tilefoundry.ir.tir.expr import BufferView, IndexValue
+from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.tir.ops import SCALAR_OPS
+from tilefoundry.ir.tir.stmt import Abort, Launch
+from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, type_dim_vars
+
+__all__ = ["PRIM_CALLS", "Allocation", "Joining", "LoopOver"]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """``T.alloc_tensor(Tensor[...])`` before it has a name."""
+
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """``T.accumulator(kind, dtype)`` before it has a name."""
+
+    kind: ReduceKind
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class LoopOver:
+    """``T.vectorized(stop)`` or ``T.parallel(extent, cost)``."""
+
+    kind: str
+    extent: Dim
+    cost: Dim = 1
+
+
+def _read_call(ctx: BodyContext, node: ast.Call, hint: str | None) -> Any:
+    callee = ctx.read(node.func)
+    args, kwargs = read_arguments(ctx, node)
+    if isinstance(callee, PrimOpRef):
+        return _call_ref(ctx, node, callee.name, args, kwargs)
+    if isinstance(callee, OpRef):
+        return apply_scalar(ctx, node, callee.op.name, args, kwargs, hint)
+    return call_python(ctx, node, callee, args, kwargs)
+
+
+def _call_ref(ctx: BodyContext, node: ast.Call, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    special = _SPECIAL.get(name)
+    with ctx.pointing_at(node):
+        if special is not None:
+            return special(ctx, node, *args, **kwargs)
+    on_buffers = any(isinstance(value, (Buffer, BufferView)) for value in (*args, *kwargs.values()))
+    if name in SCALAR_OPS and not (on_buffers and name in TILE_SIGNATURES):
+        return apply_scalar(ctx, node, name, args, kwargs, None)
+    return evaluate_tile_op(ctx, node, name, args, kwargs)
+
+
+def _alloc_tensor(ctx: BodyContext, node: ast.AST, annotation: Any) -> Allocation:
+    if not isinstance(annotation, TensorAnnotation) or annotation.is_const:
+        raise TypeError(f"T.alloc_tensor takes Tensor[shape, dtype], got {describe(annotation)}")
+    type_ = annotation.resolve()
+    ctx.check_bound(type_, node)
+    return Allocation(type_)
+
+
+def _tensor_view(
+    ctx: BodyContext, node: ast.AST, src: Any, shape: Sequence[Dim], strides: Sequence[Dim], offset: Dim = 0
+) -> BufferView:
+    base = view(ctx, node, src)
+    assert isinstance(base.type, TensorType)
+    if len(shape) != len(strides):
+        raise TypeError(f"T.tensor_view takes one stride per extent, got {len(shape)} and {len(strides)}")
+    for dim in (*shape, *strides, offset):
+        ctx.check_dim(dim, node)
+    return BufferView(base.type.with_shape(tuple(shape)), base.buffer, base.offset + offset, tuple(strides))
+
+
+def _accumulator(ctx: BodyContext, node: ast.AST, kind: Any = "sum", dtype: Any = "f32") -> Joining:
+    return Joining(kind_from_name(ReduceKind, kind), DType.from_name(dtype))
+
+
+def _vectorized(ctx: BodyContext, node: ast.AST, extent: Dim) -> LoopOver:
+    ctx.check_dim(extent, node)
+    return LoopOver("vector", extent)
+
+
+def _parallel(ctx: BodyContext, node: ast.AST, extent: Dim, cost: Dim = 1) -> LoopOver:
+    ctx.check_dim(extent, node)
+    ctx.check_dim(cost, node)
+    return LoopOver("parallel", extent, cost)
+
+
+def _abort(ctx: BodyContext, node: ast.AST, condition: Any, message: str, kind: str = "ValueError") -> Abort:
+    value = scalar_of(ctx, node, condition)
+    if not is_value(value) or not isinstance(value.type, TensorType) or not value.type.dtype.is_bool:
+        raise TypeError(f"T.abort takes a bool scalar, got {describe(condition)}")
+    if not isinstance(message, str) or not isinstance(kind, str):
+        raise TypeError("T.abort takes its message and the name of the exception as text")
+    return Abort(value, kind, message)
+
+
+def _launch(
+    ctx: BodyContext,
+    node: ast.AST,
+    callee: Any,
+    *args: Any,
+    grid: Any = (),
+    block: Any = (),
+    **attributes: Any,
+) -> Launch:
+    if not isinstance(callee, PrimFunction):
+        raise TypeError(f"T.launch starts a @prim_func, got {describe(callee)}")
+    given = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+    if len(given) != len(callee.params):
+        names = ", ".join(p.name for p in callee.params)
+        raise TypeError(f"{callee.name} takes {len(callee.params)} buffers ({names}), got {len(given)}")
+    ctx.outputs[callee.name] = callee.output_count
+    buffers = [_launched(ctx, node, param, value) for param, value in zip(callee.params, given, strict=True)]
+    extents = _extents(callee, buffers)
+    shapes = (_geometry(ctx, node, "grid", grid), _geometry(ctx, node, "block", block))
+    return Launch(callee.name, (*buffers, *extents), *shapes, tuple(attributes.items()))
+
+
+def _launched(ctx: BodyContext, node: ast.AST, param: Var, value: Any) -> BufferView:
+    given = view(ctx, node, value)
+    want, have = param.type, given.type
+    assert isinstance(want, TensorType) and isinstance(have, TensorType)
+    if want.dtype is not have.dtype or want.rank != have.rank:
+        raise TypeError(f"{param.name} is {want}, got {have}")
+    return given
+
+
+def _extents(callee: PrimFunction, given: Sequence[BufferView]) -> tuple[Expr, ...]:
+    """The values of the callee's extents, in order of first appearance, read off the buffers given."""
+    found: dict[DimVar, Dim] = {}
+    for param, value in zip(callee.params, given, strict=True):
+        assert isinstance(param.type, TensorType) and isinstance(value.type, TensorType)
+        for want, have in zip(param.type.shape, value.type.shape, strict=True):
+            if isinstance(want, DimVar) and found.setdefault(want, have) != have:
+                raise TypeError(
+                    f"{callee.name}: {param.name} makes {want} = {have}, a buffer before it {found[want]}"
+                )
+            if isinstance(want, int) and want != have:
+                raise TypeError(f"{callee.name}: {param.name} is {param.type}, got {value.type}")
+    wanted = dict.fromkeys(var for param in callee.params for var in type_dim_vars(param.type))
+    missing = [var.name for var in wanted if var not in found]
+    if missing:
+        raise TypeError(f"{callee.name}: no buffer's extent is {', '.join(missing)} alone")
+    return tuple(IndexValue.of(found[var]) for var in wanted)
+
+
+def _geometry(ctx: BodyContext, node: ast.AST, name: str, given: Any) -> tuple[Dim, ...]:
+    extents = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    for extent in extents:
+        if not (
+            is_extent(extent) or (isinstance(extent, int) and not isinstance(extent, bool) and extent > 0)
+        ):
+            raise TypeError(f"{name}= takes positive extents, got {describe(extent)}")
+        ctx.check_dim(extent, node)
+    return extents
+
+
+_SPECIAL = {
+    "alloc_tensor": _alloc_tensor,
+    "tensor_view": _tensor_view,
+    "accumulator": _accumulator,
+    "vectorized": _vectorized,
+    "parallel": _parallel,
+    "abort": _abort,
+    "launch": _launch,
+}
+PRIM_CALLS = {ast.Call: _read_call}

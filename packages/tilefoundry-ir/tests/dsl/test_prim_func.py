@@ -1,0 +1,271 @@
+"""@prim_func: statements over buffers. Oracle: a small interpreter of TIR against the formula in Python."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilefoundry.dsl import DimVar, Mesh, T, Tensor, Topology, module, prim_func, tf
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.errors import DslError
+from tilefoundry.ir.tir.expr import BufferView
+from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.tir.stmt import Evaluate, For, If, Launch, MeshScope, walk_tir
+
+N = DimVar("N", 1, 100)
+
+
+def sibling(name: str):
+    spec = importlib.util.spec_from_file_location(f"dsl_{name}", Path(__file__).with_name(f"{name}.py"))
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+model = sibling("tir_model")
+
+
+def test_elements_are_loaded_and_stored():
+    @prim_func
+    def f(x: Tensor[(N, 3), "f32"], y: Tensor[(N, 3), "f32"]):
+        for i in range(N):
+            for j in T.vectorized(3):
+                v = tf.exp(x[i, j]) * 2.0
+                y[i, j] = T.select(v > 3.0, v, T.cast(i + 10 * j, "f32"))
+
+    assert isinstance(f, PrimFunction) and f.output_count == 1
+    kinds = [s.kind for s in walk_tir(f.body) if isinstance(s, For)]
+    assert kinds == ["serial", "vector"]
+    x, y = [0.1 * k for k in range(12)], [0.0] * 12
+    model.interpret(f, {"N": 4}, x=x, y=y)
+    import math
+
+    for i in range(4):
+        for j in range(3):
+            v = math.exp(x[3 * i + j]) * 2
+            assert y[3 * i + j] == (v if v > 3 else i + 10 * j)
+
+
+def test_accumulators_and_parallel_pieces():
+    @prim_func
+    def f(x: Tensor[(N, 4), "f32"], total: Tensor[(N,), "f32"], top: Tensor[(N,), "f32"]) -> None:
+        """Two outputs."""
+        for begin, end in T.parallel(N, cost=4):
+            for i in range(begin, end):
+                acc = T.accumulator("sum")
+                high = T.accumulator("max", "f32")
+                for j in range(4):
+                    acc += x[i, j]
+                    high += x[i, j]
+                total[i] = acc / 2.0
+                top[i] = high
+
+    assert f.output_count == 2
+    x = [float((7 * k) % 5) for k in range(20)]
+    total, top = [0.0] * 5, [0.0] * 5
+    model.interpret(f, {"N": 5}, x=x, total=total, top=top)
+    assert total == [sum(x[4 * i : 4 * i + 4]) / 2 for i in range(5)]
+    assert top == [max(x[4 * i : 4 * i + 4]) for i in range(5)]
+
+
+def test_branches_loops_and_allocations():
+    @prim_func
+    def f(x: Tensor[(N,), "f32"], y: Tensor[(N,), "f32"]):
+        state = T.alloc_tensor(Tensor[(2,), "f32"])
+        state[0] = 1.0
+        while state[0] < 10.0:
+            state[0] += 3.0
+        for i in range(N):
+            if (x[i] > 2.0) & ~(x[i] > 4.0):
+                y[i] = state[0]
+            elif i == 0:
+                y[i] = -1.0
+            else:
+                y[i] = x[i] ** 2
+        if N > 3:
+            y[N - 1] = 0.0
+        if False:
+            y[0] = 99.0
+
+    x, y = [1.0, 3.0, 5.0, 2.5], [0.0] * 4
+    model.interpret(f, {"N": 4}, x=x, y=y)
+    assert y == [-1.0, 10.0, 25.0, 0.0]
+    assert sum(isinstance(s, If) for s in walk_tir(f.body)) == 3
+
+
+def test_return_and_abort():
+    @prim_func
+    def f(x: Tensor[(N,), "f32"], y: Tensor[(N,), "f32"]):
+        T.abort(x[0] > 100.0, "too large", kind="OverflowError")
+        y[0] = 1.0
+        if x[0] > 1.0:
+            return
+        y[0] = 2.0
+
+    y = [0.0]
+    model.interpret(f, {"N": 1}, x=[5.0], y=y)
+    assert y == [1.0]
+    model.interpret(f, {"N": 1}, x=[0.0], y=y)
+    assert y == [2.0]
+    with pytest.raises(model.Aborted, match="OverflowError: too large"):
+        model.interpret(f, {"N": 1}, x=[101.0], y=y)
+
+
+def test_views_and_tile_ops():
+    @prim_func
+    def f(x: Tensor[(N, 8), "f32"], w: Tensor[(8,), "f32"], y: Tensor[(N, 8), "f32"]):
+        for i in range(N):
+            T.copy(x[i, 2:6], y[i, :4])
+            T.fill(y[i, 4:], 0.0)
+            T.rms_norm(x[i], w, y[i], eps=1e-6)
+            T.binary(x[i, :], w, y[i], "add")
+            T.reduce(x, y[:, 0], axes=(1,), kind="max")
+            T.clamp(x[i], y[i], 0.0, 1.0)
+            T.cp_async_commit()
+            T.cp_async_wait(1)
+
+    found = [s for s in walk_tir(f.body) if isinstance(s, Evaluate)]
+    assert [s.op for s in found] == [
+        "copy",
+        "fill",
+        "rms_norm",
+        "binary",
+        "reduce",
+        "clamp",
+        "cp_async_commit",
+        "cp_async_wait",
+    ]
+    source, target = found[0].args
+    assert isinstance(source, BufferView)
+    assert (source.buffer.name, source.type.shape, source.strides, str(source.offset)) == (
+        "x",
+        (4,),
+        (1,),
+        "i * 8 + 2",
+    )
+    assert (target.buffer.name, target.type.shape) == ("y", (4,))
+    assert found[1].args[-1].buffer.name == "y"
+    assert dict(found[3].attrs) == {"kind": "add"}
+    assert (found[4].args[1].strides, dict(found[4].attrs)) == ((8,), {"axes": (1,), "kind": "max"})
+    assert dict(found[7].attrs) == {"pending": 1}
+
+
+def test_mesh_scopes_and_sync():
+    @prim_func(topologies=(Topology("cta", 4), Topology("thread", 64)))
+    def f(x: Tensor[(N,), "f32"], y: Tensor[(N,), "f32"]):
+        with Mesh(("thread",), (64,), ("t",)) as m:
+            T.copy(x, y)
+            T.sync(m)
+
+    assert isinstance(f, Module) and f.entry == "f"
+    (scope,) = f.lookup("f").body
+    assert isinstance(scope, MeshScope) and dict(scope.body[1].attrs) == {"mesh": scope.mesh}
+
+
+def test_launch():
+    @module(entry="host")
+    class M:
+        @prim_func
+        def kernel(x: Tensor[(N, 8), "f32"], y: Tensor[(N, 8), "f32"]):
+            T.copy(x, y)
+
+        @prim_func
+        def host(x: Tensor[(N, 4, 8), "f32"], y: Tensor[(N, 4, 8), "f32"]):
+            for i in range(N):
+                T.launch(kernel, x[i], y[i], grid=(N, 2), block=128, cooperative=True)
+
+    launch = next(s for s in walk_tir(M.lookup("host").body) if isinstance(s, Launch))
+    assert (launch.callee, launch.grid, launch.block) == ("kernel", (N, 2), (128,))
+    assert [arg.buffer.name for arg in launch.args[:2]] == ["x", "y"]
+    assert launch.args[2].value == 4
+    assert launch.attributes == (("cooperative", True),)
+    assert M.lookup("host").output_count == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("x[0] = 1.0\n    y[0] = x[0]\n    w[0] = 1.0", r"the weight w|last parameters"),
+        ("x[0] = 1.0", "stores to x; what a @prim_func writes are its last parameters"),
+        ("y[0] = 1", r"the int 1 cannot be a f32 constant; write 1.0"),
+        ("y[0] = k[0]", "y: f32.* takes f32, got i32; use T.cast"),
+        ("y[0] = x[0] + k[0]", "add takes scalars of one dtype, got f32, i32"),
+        ("y[0] = x", r"a scalar is needed here, got x: f32\[N\]; read an element"),
+        ("y[0] = x[0:2]", "a scalar is needed here"),
+        ("y = x + 1.0", r"unsupported operand|Buffer"),
+        ("y[0:2] = 1.0", "is stored to one element at a time"),
+        ("y[0, 0] = 1.0", "2 indices for y"),
+        ("y[-1] = 1.0", "an index counts from the start"),
+        ("y[k[0]] = 1.0", "an index is an int, a loop variable or an extent"),
+        ("y[x[0]] = 1.0", "an index is an int, a loop variable or an extent"),
+        ("z = x[0]\n    z += 1.0", "only acc \\+= value on a T.accumulator"),
+        ("T.copy(x, 3)", "a buffer or a window of one is needed here, got 3"),
+        ("T.copy(x)", r"T.copy\(src, dst\): dst missing"),
+        ("T.relu(x, k)", "T.relu takes buffers of one dtype"),
+        ("T.binary(x, x, y, kind='plus')", "unknown BinaryKind 'plus'"),
+        ("T.sync(3)", "a Mesh is needed"),
+        ("T.exp(x[0])", "the value of this statement is not used"),
+        ("v = T.copy(x, y)", "this call is a statement"),
+        ("y[0] = T.nothing(x[0])", "tilefoundry.dsl.T has no 'nothing'"),
+        ("y[0] = tf.softmax(x[0], axis=0)", "softmax is not computed on scalars"),
+        ("y[0] = T.exp(x[0], x[0])", "exp takes 1 scalars, got 2"),
+        ("y[0] = T.select(x[0], x[0], x[0])", "select takes a bool condition"),
+        ("y[0] = T.cast(x[0], 'f31')", "unknown dtype 'f31'"),
+        ("if x[0]: y[0] = 1.0", "a condition is a bool scalar"),
+        ("if N: y[0] = 1.0", "compare the extent N with something"),
+        ("while True: y[0] = 1.0", "the condition of while must change"),
+        ("for i in T.parallel(N): y[0] = 1.0", "gives the two ends of a piece"),
+        ("for i, j in range(4): y[0] = 1.0", "a counted loop has one index"),
+        ("for i in range(4): v = x[i]\n    y[0] = v", "v is not defined here"),
+        ("return x", "a @prim_func returns nothing"),
+        ("a = T.alloc_tensor(4)", "T.alloc_tensor takes Tensor"),
+        (
+            "a = T.alloc_tensor(Tensor[(DimVar('K', 1, 4),), 'f32'])",
+            "no parameter's shape gives the extent K",
+        ),
+        ("T.launch(f, x)", "f is not defined here"),
+        ("T.launch(len, x)", "T.launch starts a @prim_func"),
+        ("T.abort(x[0], 'no')", "T.abort takes a bool scalar"),
+        ("lambda: x", "a lambda is not part of the DSL"),
+    ],
+)
+def test_refused_bodies(run, body, message):
+    with pytest.raises(DslError, match=message):
+        run(
+            f"""\
+N = DimVar("N", 1, 100)
+@prim_func
+def f(x: Tensor[(N,), "f32"], k: Tensor[(N,), "i32"], w: ConstTensor[(N,), "f32"], y: Tensor[(N,), "f32"]):
+    {body}
+"""
+        )
+
+
+def test_a_result_type_is_refused(run):
+    with pytest.raises(DslError, match="a @prim_func returns nothing"):
+        run("@prim_func\ndef f(x: Tensor[(4,), 'f32']) -> Tensor[(4,), 'f32']:\n    pass\n")
+
+
+def test_a_func_body_cannot_call_a_prim_func(run):
+    with pytest.raises(DslError, match="f is a @prim_func; only a @prim_func launches it"):
+        run(
+            """
+            @prim_func
+            def f(x: Tensor[(4,), "f32"], y: Tensor[(4,), "f32"]):
+                T.copy(x, y)
+            @func
+            def g(x: Tensor[(4,), "f32"]):
+                return f(x)
+            """
+        )
+
+
+def test_ops_have_no_meaning_outside():
+    with pytest.raises(TypeError, match=r"T.copy has a meaning inside a @prim_func only"):
+        T.copy(1, 2)
+    with pytest.raises(TypeError, match="@prim_func decorates a def"):
+        prim_func(3)
