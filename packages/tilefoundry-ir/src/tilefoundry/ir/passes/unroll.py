@@ -54,6 +54,8 @@ class _Unroller(Copier):
         for turn in turns:
             self.values[loop.index.name] = Constant(loop.index.type, turn)
             self.dims[loop.index.name] = turn
+            if loop.window is not None:
+                self.dims[loop.window.name] = min(turns.step, turns.stop - turn)
             self.values.update((c.inner.name, atom) for c, atom in zip(loop.carries, carried, strict=True))
             out.extend(self.stmts(loop.body.stmts))
             carried = [self.atom(result) for result in loop.body.results]
