@@ -138,7 +138,8 @@ class FileBacked(Carrier):
     def grow(self, n: int) -> None:
         if not self._mutable:
             super().grow(n)
-        seam.enter("allocate")
+        if n:
+            seam.enter("allocate")
         nbytes = n * self._dtype.itemsize
         os.truncate(self._fd, nbytes)
         self._count, self._extents = n, Extents((Extent(self._fd, self._path, 0, nbytes),))

@@ -116,7 +116,8 @@ def allocate_flat(n: int, dtype: DType, device: torch.device | str, empty: bool)
     """A fresh flat tensor, uninitialised if ``empty``, else zero."""
     import torch
 
-    seam.enter("allocate")
+    if n:
+        seam.enter("allocate")
     with plain_torch():
         if empty:
             return torch.empty(n, dtype=dtype.torch(), device=device)
