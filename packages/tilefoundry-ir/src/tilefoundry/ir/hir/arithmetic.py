@@ -23,7 +23,7 @@ def require_arithmetic(op: str, name: str, type_: TensorType) -> None:
 
 def compute(function: Callable[..., Any], dtype: DType, *values: Any) -> Any:
     """``function`` over operands of one ``dtype``; floats go through their wide type and are rounded once."""
-    if not dtype.is_float:
+    if not dtype.is_float or dtype is wide_dtype(dtype):
         return function(*values)
     return rounded(function(*(decode(value, dtype) for value in values)), dtype)
 

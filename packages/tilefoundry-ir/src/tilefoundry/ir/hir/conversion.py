@@ -21,6 +21,7 @@ from tilefoundry.ir.types import DType
 
 __all__ = ["convert", "decode", "wide_dtype"]
 
+_WIDE = frozenset({DType.f32, DType.f64})
 _E2M1_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _E2M1_MIDPOINTS = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
 
@@ -34,6 +35,8 @@ def decode(value: Any, dtype: DType) -> Any:
     """The elements of ``value`` exactly: floats in their wide type, integers and bools as they are stored."""
     import torch
 
+    if dtype in _WIDE:
+        return value
     if dtype is DType.f4e2m1:
         table = torch.tensor(_E2M1_VALUES + tuple(-v for v in _E2M1_VALUES), device=value.device)
         return table[(value & 15).long()]
@@ -57,7 +60,7 @@ def convert(value: Any, source: DType, target: DType) -> Any:
 def _to_float(exact: Any, target: DType) -> Any:
     import torch
 
-    if target in (DType.f32, DType.f64):
+    if target in _WIDE:
         return exact.to(torch_dtype(target))
     if exact.dtype in (torch.int32, torch.int64):
         exact = _integer_to_odd_double(exact.long())

@@ -81,7 +81,8 @@ def _integer_product(lhs: Any, rhs: Any) -> Any:
 
 
 def _evaluate_matmul(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
-    return _product(*values, ctx.result_type.dtype)
+    lhs, rhs = values
+    return _product(lhs, rhs, ctx.result_type.dtype)
 
 
 def _type_grouped_matmul(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:

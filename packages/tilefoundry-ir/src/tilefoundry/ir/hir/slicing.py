@@ -34,9 +34,8 @@ def _rest(x: TensorType, starts: tuple[Dim | None, ...], strides: tuple[int, ...
         raise TypeRuleError(
             "tf.slice: a start that is a value needs sizes=, so that the result has a known shape"
         )
-    return tuple(
-        ceildiv(dim - start, step) for dim, start, step in zip(x.shape, starts, strides, strict=True)
-    )
+    known = [start for start in starts if start is not None]
+    return tuple(ceildiv(dim - start, step) for dim, start, step in zip(x.shape, known, strides, strict=True))
 
 
 def _type_slice(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:

@@ -12,13 +12,18 @@ from tilefoundry.ir.types import DType
 __all__ = ["dtype_of_tensor", "torch_dtype"]
 
 _FROM_TORCH: dict[Any, DType] = {}
+_TO_TORCH: dict[DType, Any] = {}
 
 
 def torch_dtype(dtype: DType) -> Any:
     """The torch dtype that stores ``dtype``; ``f4e2m1`` is stored as one ``uint8`` code per element."""
-    import torch
+    found = _TO_TORCH.get(dtype)
+    if found is None:
+        import torch
 
-    return torch.uint8 if dtype.torch_name is None else getattr(torch, dtype.torch_name)
+        found = torch.uint8 if dtype.torch_name is None else getattr(torch, dtype.torch_name)
+        _TO_TORCH[dtype] = found
+    return found
 
 
 def dtype_of_tensor(value: Any) -> DType:

@@ -87,7 +87,8 @@ def window_slices(
     Raises EvaluationError naming the axis where the window does not lie inside ``shape``.
     """
     for axis, (extent, start, size, stride) in enumerate(zip(shape, begin, sizes, strides, strict=True)):
-        if start < 0 or size < 0 or (size > 0 and _reach(start, size, stride) > extent) or start > extent:
+        last = start + (size - 1) * stride
+        if start < 0 or size < 0 or start > extent or (size > 0 and last >= extent):
             raise EvaluationError(
                 f"tf.{op}: the window of axis {axis} (start {start}, size {size}, stride {stride}) "
                 f"leaves the extent {extent}"
