@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tilefoundry.inspection.tir_text import tir_names
 from tilefoundry.ir.core.expr import Bind, FunctionCall, MeshScope, Stmt
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
@@ -49,7 +50,7 @@ def _collect(node: Any, found: set[str], seen: set[int]) -> None:
             found.update(call.path)
             _collect(call.callee, found, seen)
     else:
-        found.update(p.name for p in node.params)
+        found |= tir_names(node)
 
 
 def _collect_body(function: Function, found: set[str]) -> None:

@@ -31,8 +31,8 @@ def as_script(node: Function | Module | PrimFunction, *, methods: bool = True) -
     only a class holds children.
 
     Args:
-        node: a ``Function``, a ``Module``, or a ``PrimFunction``; the statements of the last, alone or as a
-            member, are a listing for readers, which the parser does not read.
+        node: a ``Function``, a ``Module``, or a ``PrimFunction``. Statements that lowering made and no author
+            can write are listed for readers; such text does not read back.
         methods: with False, orchestration methods are left out; the text then needs no Python source.
 
     Raises:

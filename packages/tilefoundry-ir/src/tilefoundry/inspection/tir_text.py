@@ -1,55 +1,87 @@
-"""TIR functions as an indented listing, for readers of lowered programs; nothing reads it back."""
+"""TIR functions as ``@prim_func`` text.
+
+What an author can write reads back to an equal function. Statements that only lowering makes (contractions,
+slabs, guards, dispatch) are written in the same manner for readers; the parser refuses them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields
-from enum import Enum
 from typing import Any
 
 from tilefoundry.inspection.names import Header
-from tilefoundry.inspection.values import dim_text, literal_text, type_text
-from tilefoundry.ir.core.expr import Constant, Expr, Var
-from tilefoundry.ir.tir import expr as tir_expr
+from tilefoundry.inspection.tir_exprs import ExprText
+from tilefoundry.inspection.values import type_text, value_text
+from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.tir import stmt as tir
 from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.ir.types import DimExpr, DimVar, TensorType, dim_vars
+from tilefoundry.ir.types import TensorType
 
-__all__ = ["prim_lines"]
+__all__ = ["prim_lines", "tir_names"]
 
 INDENT = "    "
+
+# Where the operand that an op writes stands in a call; a statement holds it last.
+_WRITTEN_AT = {"fill": 0, "reduce": 1, "mma": 0}
 
 
 def prim_lines(function: PrimFunction, header: Header) -> list[str]:
     """The lines of ``function``, unindented."""
-    outputs = len(function.params) - function.output_count
     params = [
-        f"{p.name}: {type_text(p.type, header)}{'  # written' if i >= outputs else ''}"
-        for i, p in enumerate(function.params)
+        f"{p.name}: {type_text(p.type, header, 'ConstTensor' if p.is_const else 'Tensor')}"
+        for p in function.params
     ]
-    lines = [f"@{header.name('prim_func', 'tilefoundry')}", f"def {function.name}("]
-    lines += [
-        f"{INDENT}{param.replace('  #', ',  #') if '  #' in param else param + ','}" for param in params
-    ]
-    writer = _Writer(header)
-    return [*lines, "):", *(INDENT + line for line in writer.block(function.body))]
+    head = f"def {function.name}({', '.join(params)}):"
+    if len(head) > 100:
+        lines = [f"def {function.name}(", *(f"{INDENT}{param}," for param in params), "):"]
+    else:
+        lines = [head]
+    body = _Writer(header, tir_names(function)).block(function.body)
+    return [f"@{header.name('prim_func', 'tilefoundry')}", *lines, *(INDENT + line for line in body)]
+
+
+def tir_names(function: PrimFunction) -> set[str]:
+    """Every name that the function binds: parameters, scalars, buffers, indices, meshes."""
+    found = {param.name for param in function.params}
+    for stmt in tir.walk_tir(function.body):
+        for f in fields(stmt):
+            value = getattr(stmt, f.name)
+            if isinstance(value, Var) and f.name in _BINDS:
+                found.add(value.name)
+        if isinstance(stmt, tir.MeshScope):
+            found.add(stmt.name)
+    return found
+
+
+_BINDS = frozenset(
+    {
+        *("target", "buffer", "index", "begin", "end", "fault", "accumulator", "pitch", "batch"),
+        *("row_begin", "row_end", "column_begin", "column_end"),
+    }
+)
 
 
 class _Writer:
-    """Writes statements; loop variables and lets are spelled by name, DimVars through the header."""
+    """Writes the statements of one function."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: Header, local_names: set[str]) -> None:
         self._header = header
+        self._exprs = ExprText(header, local_names)
+        self._text = self._exprs.text
 
     def block(self, stmts: Iterable[Any]) -> list[str]:
         return [line for stmt in stmts for line in self._stmt(stmt)] or ["pass"]
 
     def _stmt(self, stmt: Any) -> list[str]:
-        head = _HEADS.get(type(stmt), _Writer._generic)(self, stmt)
+        if isinstance(stmt, tir.MeshScope):
+            return self._scope(stmt)
+        write = _HEADS.get(type(stmt))
+        head = self._exprs.generic(stmt) if write is None else write(self, stmt)
         inner = tir.bodies(stmt)
         if not inner:
             return [head]
-        lines = [head]
+        lines = [head if head.endswith(":") else head + ":"]
         for i, body in enumerate(inner):
             if i and body:
                 lines.append("else:")
@@ -57,95 +89,81 @@ class _Writer:
                 lines += [INDENT + line for line in self.block(body)]
         return lines
 
-    def text(self, value: Any) -> str:
-        """An expression, dim, or plain value."""
-        if isinstance(value, Expr):
-            return self._expr(value)
-        if isinstance(value, (DimVar, DimExpr)):
-            return self._dim(value)
-        if isinstance(value, (bool, int, float)):
-            return literal_text(value, self._header)
-        if isinstance(value, Enum):
-            return str(value.value)
-        if isinstance(value, (tuple, list)):
-            return f"({', '.join(map(self.text, value))}{',' if len(value) == 1 else ''})"
-        return str(value)
+    def _scope(self, scope: tir.MeshScope) -> list[str]:
+        head = f"with {value_text(scope.mesh, self._header)} as {scope.name}:"
+        self._header.push_scope(scope.name, scope.mesh)
+        inner = self.block(scope.body)
+        self._header.pop_scope()
+        return [head, *(INDENT + line for line in inner)]
 
-    def _dim(self, dim: Any) -> str:
-        # Extents of the function and loop variables alike are scalars here, so no DimVar is declared.
-        names = [var.name for var in dim_vars(dim)]
-        for name in names:
-            self._header.push_index(name, name)
-        text = dim_text(dim, self._header)
-        for name in dict.fromkeys(names):
-            self._header.pop_index(name)
-        return text
-
-    def _expr(self, value: Expr) -> str:
-        if isinstance(value, Var):
-            return value.name
-        if isinstance(value, Constant):
-            return literal_text(value.value, self._header)
-        if isinstance(value, tir_expr.Load):
-            return f"{value.buffer.name}[{self.text(value.index)}]"
-        if isinstance(value, tir_expr.IndexValue):
-            return self.text(value.value)
-        if isinstance(value, tir_expr.Apply):
-            attrs = [f"{name}={self.text(given)}" for name, given in value.attrs]
-            return f"{value.op}({', '.join([*map(self.text, value.args), *attrs])})"
-        if isinstance(value, tir_expr.BufferView):
-            shape = value.type.shape if isinstance(value.type, TensorType) else ()
-            return f"{value.buffer.name}[{self.text(value.offset)}; {self.text(shape)}:{self.text(value.strides)}]"
-        return self._generic(value)
-
-    def _generic(self, value: Any) -> str:
-        nested = {"body", "then", "orelse", "alternatives", "type"}
-        parts = [
-            f"{f.name}={self.text(getattr(value, f.name))}" for f in fields(value) if f.name not in nested
-        ]
-        return f"{type(value).__name__.lower()}({', '.join(parts)})"
+    def _call(self, name: str, args: Iterable[str], attrs: Iterable[tuple[str, Any]]) -> str:
+        given = [*args, *(f"{key}={self._exprs.attr(value)}" for key, value in attrs)]
+        return f"{self._header.name('T')}.{name}({', '.join(given)})"
 
     def _for(self, stmt: tir.For) -> str:
-        extent = ", ".join(self.text(part) for part in (stmt.start, stmt.stop, stmt.step))
-        return f"for {stmt.index.name} in {stmt.kind}({extent}):"
+        start, stop, step = map(self._text, (stmt.start, stmt.stop, stmt.step))
+        if stmt.kind == "vector" and (start, step) == ("0", "1"):
+            return f"for {stmt.index.name} in {self._call('vectorized', [stop], ())}:"
+        parts = (
+            [stop] if (start, step) == ("0", "1") else [start, stop] if step == "1" else [start, stop, step]
+        )
+        kind = "range" if stmt.kind == "serial" else stmt.kind
+        return f"for {stmt.index.name} in {kind}({', '.join(parts)}):"
 
     def _parallel(self, stmt: tir.Parallel) -> str:
-        pieces = f"{stmt.begin.name}, {stmt.end.name}"
-        return f"for {pieces} in parallel({self.text(stmt.extent)}, cost={self.text(stmt.cost)}):"
+        over = self._call("parallel", [self._text(stmt.extent), self._text(stmt.cost)], ())
+        return f"for {stmt.begin.name}, {stmt.end.name} in {over}:"
 
     def _evaluate(self, stmt: tir.Evaluate) -> str:
-        attrs = [f"{name}={self.text(given)}" for name, given in stmt.attrs]
-        return f"{stmt.op}({', '.join([*map(self.text, stmt.args), *attrs])})"
+        args = [self._text(arg) for arg in stmt.args]
+        at = _WRITTEN_AT.get(stmt.op)
+        if at is not None and args:
+            args.insert(at, args.pop())
+        return self._call(stmt.op, args, stmt.attrs)
 
     def _allocate(self, stmt: tir.Allocate) -> str:
-        dtype = stmt.buffer.type.dtype if isinstance(stmt.buffer.type, TensorType) else "?"
-        return f"{stmt.buffer.name} = allocate({dtype}, {self.text(stmt.size)})"
+        if isinstance(stmt.buffer.type, TensorType) and stmt.buffer.type.size == stmt.size:
+            made = self._call("alloc_tensor", [type_text(stmt.buffer.type, self._header)], ())
+        else:
+            made = f"allocate({stmt.buffer.type}, {self._text(stmt.size)})"
+        return f"{stmt.buffer.name} = {made}"
+
+    def _accumulator(self, stmt: tir.Accumulator) -> str:
+        dtype = stmt.target.type.dtype.name if isinstance(stmt.target.type, TensorType) else "?"
+        made = self._call("accumulator", map(self._exprs.attr, (stmt.kind, dtype)), ())
+        return f"{stmt.target.name} = {made}"
 
     def _launch(self, stmt: tir.Launch) -> str:
-        given = [("grid", stmt.grid), ("block", stmt.block), *stmt.attributes]
-        attrs = "".join(f", {name}={self.text(value)}" for name, value in given if value not in ((), None))
-        return f"launch {stmt.callee}({', '.join(map(self.text, stmt.args))}{attrs})"
+        # A launch's extents are read off its buffers again.
+        buffers = [self._text(arg) for arg in stmt.args if self._exprs.is_buffer(arg)]
+        shapes = [(name, value) for name, value in (("grid", stmt.grid), ("block", stmt.block)) if value]
+        return self._call("launch", [stmt.callee, *buffers], [*shapes, *stmt.attributes])
+
+    def _abort(self, stmt: tir.Abort) -> str:
+        kind = () if stmt.kind == "ValueError" else (("kind", stmt.kind),)
+        return self._call("abort", [self._text(stmt.condition), self._exprs.attr(stmt.message)], kind)
+
+    def _store(self, stmt: tir.Store) -> str:
+        return f"{self._exprs.element(stmt.buffer, stmt.index)} = {self._text(stmt.value)}"
+
+    def _dispatch(self, stmt: tir.DispatchCall) -> str:
+        return f"dispatch({self._text(stmt.subject)}, {', '.join(str(p) for p, _ in stmt.alternatives)})"
 
 
 _HEADS: dict[type, Callable[[_Writer, Any], str]] = {
     tir.Comment: lambda w, s: f"# {s.text}",
-    tir.Let: lambda w, s: f"{s.target.name} = {w.text(s.value)}",
-    tir.Accumulator: lambda w, s: f"{s.target.name} = identity({s.kind.value})",
-    tir.Accumulate: lambda w, s: f"{s.target.name} = {s.kind.value}({s.target.name}, {w.text(s.value)})",
-    tir.Store: lambda w, s: f"{s.buffer.name}[{w.text(s.index)}] = {w.text(s.value)}",
+    tir.Let: lambda w, s: f"{s.target.name} = {w._text(s.value)}",
+    tir.Accumulator: _Writer._accumulator,
+    tir.Accumulate: lambda w, s: f"{s.target.name} += {w._text(s.value)}",
+    tir.Store: _Writer._store,
     tir.Allocate: _Writer._allocate,
     tir.For: _Writer._for,
     tir.Parallel: _Writer._parallel,
-    tir.While: lambda w, s: f"while {w.text(s.condition)}:",
-    tir.If: lambda w, s: f"if {w.text(s.condition)}:",
-    tir.MeshScope: lambda w, s: f"with {s.mesh} as {s.name}:",
+    tir.While: lambda w, s: f"while {w._text(s.condition)}:",
+    tir.If: lambda w, s: f"if {w._text(s.condition)}:",
     tir.Evaluate: _Writer._evaluate,
     tir.Launch: _Writer._launch,
-    tir.Abort: lambda w, s: f"abort({w.text(s.condition)}, {s.kind}, {s.message!r})",
+    tir.Abort: _Writer._abort,
     tir.Return: lambda w, s: "return",
-    tir.Contraction: lambda w, s: w._generic(s) + ":",
-    tir.Guard: lambda w, s: w._generic(s) + ":",
-    tir.DispatchCall: lambda w, s: (
-        f"dispatch on {w.text(s.subject)}: " + ", ".join(str(p) for p, _ in s.alternatives)
-    ),
+    tir.DispatchCall: _Writer._dispatch,
 }
