@@ -6,8 +6,14 @@ Tile ops take buffers and windows of them, scalar ops take elements and numbers;
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from tilefoundry.dsl.prim.refs import NAMES, PrimOpRef
 
 __all__ = list(NAMES)
 
 globals().update({_name: PrimOpRef(_name) for _name in NAMES})
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

@@ -11,14 +11,15 @@ from typing import Any
 from tilefoundry.dsl.names import NameSupply
 from tilefoundry.dsl.scope import Enclosure
 from tilefoundry.dsl.source import SourceFile
-from tilefoundry.ir.core.expr import Atom, Bind, Call, Constant, Expr, FunctionCall, Stmt, Var
+from tilefoundry.ir.core.expr import Atom, Bind, Call, Constant, Expr, FunctionCall, Var
 from tilefoundry.ir.errors import DslError, TileFoundryError
 from tilefoundry.ir.types import DimVar, TensorType, TupleType, Type, dim_vars, type_dim_vars
 
 __all__ = ["BodyContext", "describe", "is_value"]
 
-ReadExpression = Callable[["BodyContext", Any, "str | None"], Any]
-ReadStatement = Callable[["BodyContext", Any], None]
+# Readers of statement-level programs take their own, wider context.
+ReadExpression = Callable[[Any, Any, "str | None"], Any]
+ReadStatement = Callable[[Any, Any], None]
 ApplyOp = Callable[["BodyContext", ast.AST, str, Sequence[Any], Mapping[str, Any], "str | None"], Any]
 
 
@@ -55,7 +56,7 @@ class BodyContext:
     apply: ApplyOp
     topologies: tuple[Any, ...] | None = None
     locals: dict[str, Any] = field(default_factory=dict)
-    stmts: list[Stmt] = field(default_factory=list)
+    stmts: list[Any] = field(default_factory=list)
     dims: set[DimVar] = field(default_factory=set)
     indices: dict[str, Var] = field(default_factory=dict)
     result: Type | None = None
@@ -124,7 +125,7 @@ class BodyContext:
         )
 
     @contextmanager
-    def collecting(self) -> Iterator[list[Stmt]]:
+    def collecting(self) -> Iterator[list[Any]]:
         """Collect the statements of an inner block instead of appending them here."""
         outer, self.stmts = self.stmts, []
         try:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilefoundry.ir.core.expr import Atom, Constant, Expr
+from tilefoundry.ir.core.expr import Constant, Expr
 from tilefoundry.ir.types import DimExpr, DimVar, DType, TensorType, scalar
 
 __all__ = ["constant", "is_number", "resolve_operands"]
@@ -20,7 +20,7 @@ def is_number(value: Any) -> bool:
     )
 
 
-def resolve_operands(values: Sequence[Any]) -> tuple[Atom, ...]:
+def resolve_operands(values: Sequence[Any]) -> tuple[Any, ...]:
     """``values`` with every number made a constant of the co-operands' dtype.
 
     Floats take the one float dtype among the tensors, ints the one integer dtype, bools bool.

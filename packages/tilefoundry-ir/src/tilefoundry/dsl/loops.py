@@ -175,8 +175,9 @@ def _result(ctx: BodyContext, node: ast.For, name: str, inner: Var) -> Atom:
 
 
 def _placed(type_: Type) -> str:
-    stored = isinstance(type_, TensorType) and type_.storage is not StorageKind.UNDECIDED
-    return f"{type_} in {type_.storage}" if stored else str(type_)
+    if not isinstance(type_, TensorType) or type_.storage is StorageKind.UNDECIDED:
+        return str(type_)
+    return f"{type_} in {type_.storage}"
 
 
 def _number_result(ctx: BodyContext, node: ast.For, name: str, inner: Var, value: Any) -> Atom:

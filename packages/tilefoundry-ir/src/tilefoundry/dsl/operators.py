@@ -96,8 +96,9 @@ def _check_size(symbol: str, lhs: Any, rhs: Any) -> None:
     if symbol in ("**", "<<") and isinstance(rhs, int) and abs(rhs) > _LARGEST_POWER:
         raise ValueError(f"{symbol} {rhs} is too large to compute while the program is read")
     for items, count in ((lhs, rhs), (rhs, lhs)):
-        sized = isinstance(items, (str, bytes, list, tuple)) and isinstance(count, int)
-        if symbol == "*" and sized and len(items) * count > _LONGEST:
+        if symbol != "*" or not isinstance(items, (str, bytes, list, tuple)) or not isinstance(count, int):
+            continue
+        if len(items) * count > _LONGEST:
             raise ValueError(f"{len(items)} * {count} items are too many to make while the program is read")
 
 

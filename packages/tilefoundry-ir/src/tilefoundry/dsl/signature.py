@@ -90,6 +90,7 @@ def _read_annotation(ctx: BodyContext, node: ast.expr) -> Any:
 
 def _quoted(ctx: BodyContext, node: ast.Constant) -> ast.expr:
     """The expression inside a quoted annotation; every part of it points at the quotes."""
+    assert isinstance(node.value, str)
     try:
         tree = ast.parse(node.value, mode="eval").body
     except (SyntaxError, ValueError) as error:

@@ -76,8 +76,9 @@ def load_class(
     """
     source = _load(filename, linecache.getlines(filename, dict(module_globals)))
     for node in source.definitions.values():
-        decorated = isinstance(node, ast.ClassDef) and node.name == name and bool(node.decorator_list)
-        if decorated and node.decorator_list[0].lineno <= line <= node.lineno:
+        if not isinstance(node, ast.ClassDef) or node.name != name or not node.decorator_list:
+            continue
+        if node.decorator_list[0].lineno <= line <= node.lineno:
             return source, node
     raise DslError(
         f"{filename}:{line}: the source of the class {name} is not there; keep @module directly above the class, in a "

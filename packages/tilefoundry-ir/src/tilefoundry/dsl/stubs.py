@@ -44,6 +44,6 @@ def _operands(op: Op) -> list[str]:
 
 def _attr(attr: Attr) -> str:
     # An attribute after an operand that may be left out needs a default to be valid Python.
-    default = "..." if attr.default is REQUIRED else repr(attr.default)
+    default = "..." if attr.default is REQUIRED else repr(attr.default).replace("'", '"')
     plain = attr.default is None or isinstance(attr.default, (bool, int, float, str, tuple))
     return f"{attr.name}: Any = {default if plain else '...'}"

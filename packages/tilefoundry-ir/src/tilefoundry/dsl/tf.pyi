@@ -293,7 +293,7 @@ def softplus(
 
 def gelu(
     x: Value,
-    approximate: Any = 'none',
+    approximate: Any = "none",
 ) -> Value:
     """x / 2 * (1 + erf(x / sqrt(2))); approximate="tanh": x / 2 * (1 + tanh(sqrt(2 / pi) * (x +
     0.044715 * x ** 3)))"""
@@ -387,7 +387,7 @@ def cast(
 
 def quant(
     x: Value,
-    scheme: Any = 'per_token_group',
+    scheme: Any = "per_token_group",
     group: Any = 128,
     target_dtype: Any = ...,
 ) -> Value:

@@ -9,10 +9,11 @@ from typing import Any
 
 from tilefoundry.dsl.annotations import TensorAnnotation
 from tilefoundry.dsl.calls import call_python, read_arguments
-from tilefoundry.dsl.context import BodyContext, describe, is_value
+from tilefoundry.dsl.context import describe, is_value
 from tilefoundry.dsl.extents import is_extent
 from tilefoundry.dsl.ops import OpRef
 from tilefoundry.dsl.prim.buffers import Buffer, view
+from tilefoundry.dsl.prim.context import PrimContext
 from tilefoundry.dsl.prim.refs import PrimOpRef
 from tilefoundry.dsl.prim.scalars import apply_scalar, scalar_of
 from tilefoundry.dsl.prim.tile_ops import TILE_SIGNATURES, evaluate_tile_op
@@ -51,7 +52,7 @@ class LoopOver:
     cost: Dim = 1
 
 
-def _read_call(ctx: BodyContext, node: ast.Call, hint: str | None) -> Any:
+def _read_call(ctx: PrimContext, node: ast.Call, hint: str | None) -> Any:
     callee = ctx.read(node.func)
     args, kwargs = read_arguments(ctx, node)
     if isinstance(callee, PrimOpRef):
@@ -61,7 +62,7 @@ def _read_call(ctx: BodyContext, node: ast.Call, hint: str | None) -> Any:
     return call_python(ctx, node, callee, args, kwargs)
 
 
-def _call_ref(ctx: BodyContext, node: ast.Call, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _call_ref(ctx: PrimContext, node: ast.Call, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     special = _SPECIAL.get(name)
     with ctx.pointing_at(node):
         if special is not None:
@@ -72,7 +73,7 @@ def _call_ref(ctx: BodyContext, node: ast.Call, name: str, args: list[Any], kwar
     return evaluate_tile_op(ctx, node, name, args, kwargs)
 
 
-def _alloc_tensor(ctx: BodyContext, node: ast.AST, annotation: Any) -> Allocation:
+def _alloc_tensor(ctx: PrimContext, node: ast.AST, annotation: Any) -> Allocation:
     if not isinstance(annotation, TensorAnnotation) or annotation.is_const:
         raise TypeError(f"T.alloc_tensor takes Tensor[shape, dtype], got {describe(annotation)}")
     type_ = annotation.resolve()
@@ -81,7 +82,7 @@ def _alloc_tensor(ctx: BodyContext, node: ast.AST, annotation: Any) -> Allocatio
 
 
 def _tensor_view(
-    ctx: BodyContext, node: ast.AST, src: Any, shape: Sequence[Dim], strides: Sequence[Dim], offset: Dim = 0
+    ctx: PrimContext, node: ast.AST, src: Any, shape: Sequence[Dim], strides: Sequence[Dim], offset: Dim = 0
 ) -> BufferView:
     base = view(ctx, node, src)
     assert isinstance(base.type, TensorType)
@@ -92,22 +93,22 @@ def _tensor_view(
     return BufferView(base.type.with_shape(tuple(shape)), base.buffer, base.offset + offset, tuple(strides))
 
 
-def _accumulator(ctx: BodyContext, node: ast.AST, kind: Any = "sum", dtype: Any = "f32") -> Joining:
+def _accumulator(ctx: PrimContext, node: ast.AST, kind: Any = "sum", dtype: Any = "f32") -> Joining:
     return Joining(kind_from_name(ReduceKind, kind), DType.from_name(dtype))
 
 
-def _vectorized(ctx: BodyContext, node: ast.AST, extent: Dim) -> LoopOver:
+def _vectorized(ctx: PrimContext, node: ast.AST, extent: Dim) -> LoopOver:
     ctx.check_dim(extent, node)
     return LoopOver("vector", extent)
 
 
-def _parallel(ctx: BodyContext, node: ast.AST, extent: Dim, cost: Dim = 1) -> LoopOver:
+def _parallel(ctx: PrimContext, node: ast.AST, extent: Dim, cost: Dim = 1) -> LoopOver:
     ctx.check_dim(extent, node)
     ctx.check_dim(cost, node)
     return LoopOver("parallel", extent, cost)
 
 
-def _abort(ctx: BodyContext, node: ast.AST, condition: Any, message: str, kind: str = "ValueError") -> Abort:
+def _abort(ctx: PrimContext, node: ast.AST, condition: Any, message: str, kind: str = "ValueError") -> Abort:
     value = scalar_of(ctx, node, condition)
     if not is_value(value) or not isinstance(value.type, TensorType) or not value.type.dtype.is_bool:
         raise TypeError(f"T.abort takes a bool scalar, got {describe(condition)}")
@@ -117,7 +118,7 @@ def _abort(ctx: BodyContext, node: ast.AST, condition: Any, message: str, kind: 
 
 
 def _launch(
-    ctx: BodyContext,
+    ctx: PrimContext,
     node: ast.AST,
     callee: Any,
     *args: Any,
@@ -138,7 +139,7 @@ def _launch(
     return Launch(callee.name, (*buffers, *extents), *shapes, tuple(attributes.items()))
 
 
-def _launched(ctx: BodyContext, node: ast.AST, param: Var, value: Any) -> BufferView:
+def _launched(ctx: PrimContext, node: ast.AST, param: Var, value: Any) -> BufferView:
     given = view(ctx, node, value)
     want, have = param.type, given.type
     assert isinstance(want, TensorType) and isinstance(have, TensorType)
@@ -166,7 +167,7 @@ def _extents(callee: PrimFunction, given: Sequence[BufferView]) -> tuple[Expr, .
     return tuple(IndexValue.of(found[var]) for var in wanted)
 
 
-def _geometry(ctx: BodyContext, node: ast.AST, name: str, given: Any) -> tuple[Dim, ...]:
+def _geometry(ctx: PrimContext, node: ast.AST, name: str, given: Any) -> tuple[Dim, ...]:
     extents = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     for extent in extents:
         if not (

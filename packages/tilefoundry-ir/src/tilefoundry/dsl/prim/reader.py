@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from tilefoundry.dsl.context import BodyContext
 from tilefoundry.dsl.expressions import EXPRESSIONS
 from tilefoundry.dsl.meshes import MESH_EXPRESSIONS
 from tilefoundry.dsl.names import NameSupply
 from tilefoundry.dsl.operators import OPERATORS
 from tilefoundry.dsl.prim.buffers import Buffer, load
 from tilefoundry.dsl.prim.calls import PRIM_CALLS
+from tilefoundry.dsl.prim.context import PrimContext
 from tilefoundry.dsl.prim.scalars import apply_scalar
 from tilefoundry.dsl.prim.statements import PRIM_STATEMENTS
 from tilefoundry.dsl.reader import RESERVED_NAMES
@@ -23,28 +23,12 @@ from tilefoundry.dsl.signature import read_params
 from tilefoundry.dsl.source import SourceFile, load_source
 from tilefoundry.dsl.subscripts import SUBSCRIPTS
 from tilefoundry.ir.core.expr import Var
-from tilefoundry.ir.core.kinds import ReduceKind
 from tilefoundry.ir.errors import VerificationError
 from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.tir.verify import verify_prim_function
 from tilefoundry.ir.types import scalar
 
-__all__ = ["PrimContext", "PrimReading", "read_prim_definition"]
-
-
-@dataclass(slots=True)
-class PrimContext(BodyContext):
-    """State while one statement-level function is read.
-
-    Attributes:
-        written: names of the buffers that the body stores to.
-        accumulators: name -> how it joins.
-        outputs: name of a launched function -> how many of its last buffers it writes.
-    """
-
-    written: set[str] = field(default_factory=set)
-    accumulators: dict[str, ReduceKind] = field(default_factory=dict)
-    outputs: dict[str, int] = field(default_factory=dict)
+__all__ = ["PrimReading", "read_prim_definition"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +40,7 @@ class PrimReading:
     node: ast.FunctionDef
 
 
-def _read_subscript(ctx: BodyContext, node: ast.Subscript, hint: str | None) -> Any:
+def _read_subscript(ctx: PrimContext, node: ast.Subscript, hint: str | None) -> Any:
     base = ctx.read(node.value)
     if isinstance(base, Buffer):
         return load(ctx, node, base)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from tilefoundry.dsl.context import BodyContext, describe, is_value
+from tilefoundry.dsl.context import describe, is_value
 from tilefoundry.dsl.extents import is_extent
 from tilefoundry.dsl.literals import constant, is_number
 from tilefoundry.dsl.meshes import read_scope
 from tilefoundry.dsl.operators import apply_binary
 from tilefoundry.dsl.prim.buffers import Buffer, element_index
 from tilefoundry.dsl.prim.calls import Allocation, Joining, LoopOver
+from tilefoundry.dsl.prim.context import PrimContext
 from tilefoundry.dsl.prim.scalars import scalar_of
 from tilefoundry.dsl.ranges import LoopRange
 from tilefoundry.dsl.unrolling import static_items
-from tilefoundry.ir.core.expr import Expr, Var
+from tilefoundry.ir.core.expr import Expr, Var, tensor_type
 from tilefoundry.ir.tir.expr import BufferView, Load, compute_dtype
 from tilefoundry.ir.tir.stmt import (
     Abort,
@@ -39,7 +40,7 @@ from tilefoundry.ir.types.dim import product
 __all__ = ["PRIM_STATEMENTS"]
 
 
-def _read_assign(ctx: BodyContext, node: ast.Assign) -> None:
+def _read_assign(ctx: PrimContext, node: ast.Assign) -> None:
     if len(node.targets) != 1:
         raise ctx.error(node, "one target per assignment")
     target = node.targets[0]
@@ -52,7 +53,7 @@ def _read_assign(ctx: BodyContext, node: ast.Assign) -> None:
     ctx.locals[target.id] = _named(ctx, node, target.id, ctx.read(node.value))
 
 
-def _named(ctx: BodyContext, node: ast.Assign, name: str, value: Any) -> Any:
+def _named(ctx: PrimContext, node: ast.Assign, name: str, value: Any) -> Any:
     if isinstance(value, (Abort, Evaluate, Launch)):
         raise ctx.error(node, "this call is a statement; it has no value to name")
     if isinstance(value, Allocation):
@@ -71,7 +72,7 @@ def _named(ctx: BodyContext, node: ast.Assign, name: str, value: Any) -> Any:
     return target
 
 
-def _store(ctx: BodyContext, node: ast.AST, target: ast.Subscript, buffer: Any, value: Any) -> None:
+def _store(ctx: PrimContext, node: ast.AST, target: ast.Subscript, buffer: Any, value: Any) -> None:
     if not isinstance(buffer, Buffer):
         raise ctx.error(target, f"a buffer is stored to, got {describe(buffer)}")
     index = element_index(ctx, target, buffer)
@@ -79,7 +80,7 @@ def _store(ctx: BodyContext, node: ast.AST, target: ast.Subscript, buffer: Any, 
     ctx.stmts.append(Store(buffer.var, index, _stored(ctx, node, buffer, value)))
 
 
-def _stored(ctx: BodyContext, node: ast.AST, buffer: Buffer, value: Any) -> Expr:
+def _stored(ctx: PrimContext, node: ast.AST, buffer: Buffer, value: Any) -> Expr:
     wanted = compute_dtype(buffer.type.dtype)
     if is_number(value):
         with ctx.pointing_at(node):
@@ -91,7 +92,7 @@ def _stored(ctx: BodyContext, node: ast.AST, buffer: Buffer, value: Any) -> Expr
     return scalar_value
 
 
-def _read_aug_assign(ctx: BodyContext, node: ast.AugAssign) -> None:
+def _read_aug_assign(ctx: PrimContext, node: ast.AugAssign) -> None:
     value = ctx.read(node.value)
     if isinstance(node.target, ast.Subscript):
         buffer = ctx.read(node.target.value)
@@ -106,21 +107,22 @@ def _read_aug_assign(ctx: BodyContext, node: ast.AugAssign) -> None:
     kind = ctx.accumulators.get(target.name) if isinstance(target, Var) else None
     if kind is None or not isinstance(node.op, ast.Add):
         raise ctx.error(node, "only acc += value on a T.accumulator, and stores to elements, change anything")
+    wanted = tensor_type(target)
     with ctx.pointing_at(node):
-        joined = constant(value, target.type.dtype) if is_number(value) else _scalar(ctx, node, value)
-    if joined.type != target.type:
-        raise ctx.error(node, f"the accumulator is {target.type.dtype}, got {describe(joined)}; use T.cast")
+        joined = constant(value, wanted.dtype) if is_number(value) else _scalar(ctx, node, value)
+    if joined.type != wanted:
+        raise ctx.error(node, f"the accumulator is {wanted.dtype}, got {describe(joined)}; use T.cast")
     ctx.stmts.append(Accumulate(target, kind, joined))
 
 
-def _scalar(ctx: BodyContext, node: ast.AST, value: Any) -> Expr:
+def _scalar(ctx: PrimContext, node: ast.AST, value: Any) -> Expr:
     found = scalar_of(ctx, node, value)
     if not is_value(found):
         raise ctx.error(node, f"the number {value!r} has no scalar beside it that gives it a dtype")
     return found
 
 
-def _read_for(ctx: BodyContext, node: ast.For) -> None:
+def _read_for(ctx: PrimContext, node: ast.For) -> None:
     if node.orelse:
         raise ctx.error(node.orelse[0], "for ... else is not part of the DSL")
     over = ctx.read(node.iter)
@@ -138,7 +140,7 @@ def _read_for(ctx: BodyContext, node: ast.For) -> None:
             ctx.run(node.body)
 
 
-def _counted(ctx: BodyContext, node: ast.For, loop: LoopRange, kind: str) -> None:
+def _counted(ctx: PrimContext, node: ast.For, loop: LoopRange, kind: str) -> None:
     if not isinstance(node.target, ast.Name):
         raise ctx.error(node.target, "a counted loop has one index; name it with one name")
     for extent in (loop.start, loop.stop, loop.step):
@@ -150,7 +152,7 @@ def _counted(ctx: BodyContext, node: ast.For, loop: LoopRange, kind: str) -> Non
     ctx.stmts.append(For(index, loop.start, loop.stop, body, kind, loop.step))
 
 
-def _parallel(ctx: BodyContext, node: ast.For, over: LoopOver) -> None:
+def _parallel(ctx: PrimContext, node: ast.For, over: LoopOver) -> None:
     parts = node.target.elts if isinstance(node.target, ast.Tuple) else []
     names = [part.id for part in parts if isinstance(part, ast.Name)]
     if len(names) != 2 or len(parts) != 2:
@@ -163,7 +165,7 @@ def _parallel(ctx: BodyContext, node: ast.For, over: LoopOver) -> None:
 
 
 def _inner(
-    ctx: BodyContext, node: ast.For, indices: list[tuple[str, int, int]]
+    ctx: PrimContext, node: ast.For, indices: list[tuple[str, int, int]]
 ) -> tuple[tuple[Var, ...], tuple[Any, ...]]:
     """Read a loop's body with its indices bound; names bound inside end with it."""
     before = dict(ctx.locals)
@@ -179,7 +181,7 @@ def _inner(
     return tuple(ctx.indices.pop(index.name) for index in made), body
 
 
-def _block(ctx: BodyContext, body: list[ast.stmt]) -> tuple[Any, ...]:
+def _block(ctx: PrimContext, body: list[ast.stmt]) -> tuple[Any, ...]:
     before = dict(ctx.locals)
     with ctx.collecting() as stmts:
         ctx.run(body)
@@ -187,7 +189,7 @@ def _block(ctx: BodyContext, body: list[ast.stmt]) -> tuple[Any, ...]:
     return tuple(stmts)
 
 
-def _condition(ctx: BodyContext, node: ast.expr) -> Any:
+def _condition(ctx: PrimContext, node: ast.expr) -> Any:
     value = ctx.read(node)
     if is_extent(value):
         raise ctx.error(node, f"compare the extent {value} with something")
@@ -196,7 +198,7 @@ def _condition(ctx: BodyContext, node: ast.expr) -> Any:
     return value
 
 
-def _read_while(ctx: BodyContext, node: ast.While) -> None:
+def _read_while(ctx: PrimContext, node: ast.While) -> None:
     if node.orelse:
         raise ctx.error(node.orelse[0], "while ... else is not part of the DSL")
     condition = _condition(ctx, node.test)
@@ -205,7 +207,7 @@ def _read_while(ctx: BodyContext, node: ast.While) -> None:
     ctx.stmts.append(While(condition, _block(ctx, node.body)))
 
 
-def _read_if(ctx: BodyContext, node: ast.If) -> None:
+def _read_if(ctx: PrimContext, node: ast.If) -> None:
     condition = _condition(ctx, node.test)
     if is_value(condition):
         ctx.stmts.append(If(condition, _block(ctx, node.body), _block(ctx, node.orelse)))
@@ -215,11 +217,11 @@ def _read_if(ctx: BodyContext, node: ast.If) -> None:
     ctx.run(chosen)
 
 
-def _read_with(ctx: BodyContext, node: ast.With) -> None:
+def _read_with(ctx: PrimContext, node: ast.With) -> None:
     ctx.stmts.append(MeshScope(*read_scope(ctx, node)))
 
 
-def _read_expression(ctx: BodyContext, node: ast.Expr) -> None:
+def _read_expression(ctx: PrimContext, node: ast.Expr) -> None:
     if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
         return
     value = ctx.read(node.value)
@@ -229,7 +231,7 @@ def _read_expression(ctx: BodyContext, node: ast.Expr) -> None:
     ctx.stmts.append(value)
 
 
-def _note_written(ctx: BodyContext, stmt: Abort | Evaluate | Launch) -> None:
+def _note_written(ctx: PrimContext, stmt: Abort | Evaluate | Launch) -> None:
     if isinstance(stmt, Evaluate) and stmt.args and isinstance(stmt.args[-1], BufferView):
         ctx.written.add(stmt.args[-1].buffer.name)
     if isinstance(stmt, Launch):
@@ -238,13 +240,13 @@ def _note_written(ctx: BodyContext, stmt: Abort | Evaluate | Launch) -> None:
         ctx.written.update(arg.buffer.name for arg in buffers[len(buffers) - count :])
 
 
-def _read_return(ctx: BodyContext, node: ast.Return) -> None:
+def _read_return(ctx: PrimContext, node: ast.Return) -> None:
     if node.value is not None:
         raise ctx.error(node, "a @prim_func returns nothing: it stores to its last parameters")
     ctx.stmts.append(Return())
 
 
-def _read_pass(ctx: BodyContext, node: ast.Pass) -> None:
+def _read_pass(ctx: PrimContext, node: ast.Pass) -> None:
     """``pass`` says nothing."""
 
 

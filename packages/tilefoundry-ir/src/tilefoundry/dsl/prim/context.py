@@ -1,0 +1,25 @@
+"""The machine that reads one statement-level function body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilefoundry.dsl.context import BodyContext
+from tilefoundry.ir.core.kinds import ReduceKind
+
+__all__ = ["PrimContext"]
+
+
+@dataclass(slots=True)
+class PrimContext(BodyContext):
+    """State while one statement-level function is read.
+
+    Attributes:
+        written: names of the buffers that the body stores to.
+        accumulators: name -> how it joins.
+        outputs: name of a launched function -> how many of its last buffers it writes.
+    """
+
+    written: set[str] = field(default_factory=set)
+    accumulators: dict[str, ReduceKind] = field(default_factory=dict)
+    outputs: dict[str, int] = field(default_factory=dict)
