@@ -13,8 +13,8 @@ RULES = {
     "module.never-evaluates": "A twin never runs the evaluator.",
     "module.corresponds": "Twin and Module agree on equal inputs within bounds that the caller states.",
     # Twins by decorator
-    "decorator.functions-one-to-one": "Kernels and the Module's functions have equal names; missing or extra is refused.",
-    "decorator.children-one-to-one": "Child attributes and child modules have equal names; missing or extra is refused.",
+    "decorator.functions-one-to-one": "Kernels and functions have equal names; missing or extra is refused.",
+    "decorator.children-one-to-one": "Child attributes and child modules have equal names; others are refused.",
     "decorator.child-is-class": "A child is a class, built per child Module with the keyword ir.",
     "decorator.function-object": "A RuntimeFunction instance stands for a kernel.",
     "decorator.signature": "A kernel takes the semantic function's parameters, weights included, in its order.",

@@ -10,7 +10,7 @@ from tilefoundry.ir.errors import UnknownNameError
 from tilefoundry.runtime.abi import EntryABI
 from tilefoundry.runtime.allocation import Allocator, explain_mismatch
 from tilefoundry.runtime.module import RuntimeModule
-from tilefoundry.runtime.saved import save_linked
+from tilefoundry.runtime.saving import save_linked
 
 if TYPE_CHECKING:
     from tilefoundry.runtime.linking import LinkedModule

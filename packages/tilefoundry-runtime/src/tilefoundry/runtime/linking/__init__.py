@@ -2,5 +2,6 @@
 
 from tilefoundry.runtime.linking.linked import LinkedModule
 from tilefoundry.runtime.linking.loader import load_linked_module
+from tilefoundry.runtime.processor import native_arch, runs_here
 
-__all__ = ["LinkedModule", "load_linked_module"]
+__all__ = ["LinkedModule", "load_linked_module", "native_arch", "runs_here"]

@@ -18,7 +18,7 @@ class LinkedModule:
         source: host and device text that it was built from.
         entry: the ABI of the exported entry; its name is the symbol.
         target: the back end's name, ``"cpu"`` or ``"cuda"``.
-        arch: what the code runs on: ``"sm_90a"``, or the machine's name for a CPU library; empty for any.
+        arch: what the code runs on, such as ``"sm_90a"`` or ``"x86-64-v3"``; empty where that is not known.
     """
 
     library_path: str
