@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ import strideweave as sw
 pytestmark = pytest.mark.spec("central-operations")
 
 CARRIERS = [sw.Generic(), sw.CPU(0)]
+if torch.cuda.is_available():
+    CARRIERS.append(sw.CUDA(0))
 F32, F16, BF16, I32, I64 = sw.Float32, sw.Float16, sw.BFloat16, sw.Int32, sw.Int64
 each_carrier = pytest.mark.parametrize("carrier", CARRIERS, ids=lambda c: type(c).__name__)
 

@@ -1,6 +1,7 @@
 """Operations on random layouts. Oracle: torch on the logical values, forward and backward, in float64.
 
-Generic and CPU both run each program; bounds follow from the element type and the length of sums.
+Generic and CPU (and CUDA, where there is one) run each program; bounds follow from the element type and the
+length of sums.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from programs import TREES, layouts, logical, place, reference
 pytestmark = pytest.mark.spec("operations")
 
 CARRIERS = {"Generic": sw.Generic(), "CPU": sw.CPU(0)}
+if torch.cuda.is_available():
+    CARRIERS["CUDA"] = sw.CUDA(0)
 BOUND = {sw.Float32: 2e-6, sw.Float16: 2e-3, sw.BFloat16: 1.6e-2}
 relaxed = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

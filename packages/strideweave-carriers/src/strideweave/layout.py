@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tilefoundry.ir import layout as algebra
@@ -29,22 +29,24 @@ class Layout:
 
     shape: Shape
     stride: IntTuple
+    concrete: algebra.Layout = field(repr=False, compare=False)
+    """The algebra's Layout equal to this one."""
+
+    _extent: tuple[int, int] = field(repr=False, compare=False)
 
     def __init__(self, shape: Any, stride: Any = None) -> None:
         checked = shape if isinstance(shape, Shape) else Shape(shape)
         inner = algebra.Layout(checked.extents, stride)
         object.__setattr__(self, "shape", checked)
         object.__setattr__(self, "stride", inner.stride)
+        object.__setattr__(self, "concrete", inner)
+        # Asked for by every operation and move.
+        object.__setattr__(self, "_extent", (inner.size(), inner.cosize()))
 
     @classmethod
     def of(cls, inner: algebra.Layout) -> Layout:
         """The Layout equal to one of the algebra's."""
         return cls(inner.shape, inner.stride)
-
-    @property
-    def concrete(self) -> algebra.Layout:
-        """The algebra's Layout equal to this one."""
-        return algebra.Layout(self.shape.extents, self.stride)
 
     @property
     def rank(self) -> int:
@@ -61,11 +63,11 @@ class Layout:
 
     def size(self) -> int:
         """Number of coordinates."""
-        return self.shape.size()
+        return self._extent[0]
 
     def cosize(self) -> int:
         """One more than the largest slot reached."""
-        return self.concrete.cosize()
+        return self._extent[1]
 
     def is_injective(self) -> bool:
         """Whether no two coordinates share a slot; decided without walking them."""

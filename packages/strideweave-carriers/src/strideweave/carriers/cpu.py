@@ -46,7 +46,7 @@ class CPU(TorchStorage):
     def adopt_storage(self, fresh: Carrier) -> bool:
         if not isinstance(fresh, CPU) or self._shared or self.is_pinned() or fresh.size() != self.size():
             return False
-        self._flat = fresh._flat
+        self._set_flat(fresh._flat)
         return True
 
     def load_bytes(self, offset: int, into: memoryview) -> None:

@@ -52,8 +52,11 @@ class TorchStorage(Carrier):
 
     def __init__(self, dtype: DType, mutable: bool, flat: torch.Tensor, shared: bool = False) -> None:
         super().__init__(dtype, mutable)
-        self._flat = flat
+        self._set_flat(flat)
         self._shared = shared
+
+    def _set_flat(self, flat: torch.Tensor) -> None:
+        self._flat, self._count = flat, flat.numel()
 
     @classmethod
     def adopt(
@@ -65,7 +68,7 @@ class TorchStorage(Carrier):
         return self
 
     def size(self) -> int:
-        return self._flat.numel()
+        return self._count
 
     @property
     def device(self) -> torch.device:
@@ -98,7 +101,7 @@ class TorchStorage(Carrier):
         return allocate_flat(n, dtype, self._flat.device, empty)
 
     def grow(self, n: int) -> None:
-        self._flat = self._allocate(n, self._dtype, True)
+        self._set_flat(self._allocate(n, self._dtype, True))
 
     def shares_storage(self, other: Carrier) -> bool:
         if not isinstance(other, TorchStorage):
@@ -109,7 +112,7 @@ class TorchStorage(Carrier):
         return mine < theirs + other.nbytes() and theirs < mine + self.nbytes()
 
     def free_storage(self) -> None:
-        self._flat = self._flat.new_empty(0)
+        self._set_flat(self._flat.new_empty(0))
 
 
 def allocate_flat(n: int, dtype: DType, device: torch.device | str, empty: bool) -> torch.Tensor:

@@ -13,7 +13,8 @@ import ctypes
 import os
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .. import seam
@@ -23,7 +24,7 @@ from ..carriers.cpu import CPU
 from ..carriers.torch_storage import TorchStorage, plain_torch
 from .completion import Completion
 from .pool import DEMAND, pool
-from .transfer import Run
+from .transfer import Run, Submitted
 
 if TYPE_CHECKING:
     import torch
@@ -66,14 +67,34 @@ class Reaper:
             self._thread.join()
 
 
-def allow_during_capture() -> None:
-    """Let this thread make event calls while another thread captures a graph in global mode."""
+RELAXED = 2
+"""The driver's capture mode in which a thread's calls cannot break another thread's capture."""
+
+
+def _exchange_capture_mode(mode: int) -> int:
+    """Set this thread's capture mode; the one before."""
+    value = ctypes.c_int(mode)
     try:
-        mode = ctypes.c_int(2)
-        ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+        ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(value))
     except (OSError, AttributeError):
         # Without the driver library there is no capture to disturb.
-        return
+        return mode
+    return value.value
+
+
+def allow_during_capture() -> None:
+    """Let this thread make event calls while another thread captures a graph in global mode, from now on."""
+    _exchange_capture_mode(RELAXED)
+
+
+@contextmanager
+def beside_captures() -> Iterator[None]:
+    """``allow_during_capture`` for the duration of a block."""
+    before = _exchange_capture_mode(RELAXED)
+    try:
+        yield
+    finally:
+        _exchange_capture_mode(before)
 
 
 class Lane:
@@ -137,9 +158,17 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _order_after_caller(on: Lane, device: int) -> None:
-    """Make the lane wait for what the caller's stream has queued, such as the kernel that makes the source."""
+    """Make the lane wait for what the caller's stream has queued, such as the kernel that makes the source.
+
+    Raises:
+        RuntimeError: that stream is being captured; the copy would become part of the graph.
+    """
     import torch
 
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "move: the current stream is being captured into a graph; move before or after the capture"
+        )
     on.stream.wait_stream(torch.cuda.current_stream(device))
 
 
@@ -149,7 +178,7 @@ def _device(carrier: Carrier) -> int:
     return carrier.device.index or 0
 
 
-class ToDevice:
+class ToDevice(Submitted):
     """From a carrier that the host reads to a CUDA carrier."""
 
     def submit(
@@ -157,14 +186,15 @@ class ToDevice:
     ) -> Completion[None]:
         """See ``Transfer.submit``."""
         seam.enter("submit")
-        on = lane(_device(target), "h2d")
-        _order_after_caller(on, on.device)
-        if isinstance(source, CPU) and source.is_pinned():
-            return _pinned(source, target, runs, on)
+        with beside_captures():
+            on = lane(_device(target), "h2d")
+            _order_after_caller(on, on.device)
+            if isinstance(source, CPU) and source.is_pinned():
+                return _pinned(source, target, runs, on)
         return _on_worker(lambda: _fill(source, target, tuple(runs), on), on, (source, target), priority)
 
 
-class FromDevice:
+class FromDevice(Submitted):
     """From a CUDA carrier to a carrier that the host writes."""
 
     def submit(
@@ -172,14 +202,15 @@ class FromDevice:
     ) -> Completion[None]:
         """See ``Transfer.submit``."""
         seam.enter("submit")
-        on = lane(_device(source), "d2h")
-        _order_after_caller(on, on.device)
-        if isinstance(target, CPU) and target.is_pinned():
-            return _pinned(source, target, runs, on)
+        with beside_captures():
+            on = lane(_device(source), "d2h")
+            _order_after_caller(on, on.device)
+            if isinstance(target, CPU) and target.is_pinned():
+                return _pinned(source, target, runs, on)
         return _on_worker(lambda: _drain(source, target, tuple(runs), on), on, (source, target), priority)
 
 
-class BetweenDevices:
+class BetweenDevices(Submitted):
     """Within a CUDA device or from one to another."""
 
     def submit(
@@ -187,10 +218,11 @@ class BetweenDevices:
     ) -> Completion[None]:
         """See ``Transfer.submit``."""
         seam.enter("submit")
-        on = lane(_device(target), "d2d")
-        for device in {_device(source), _device(target)}:
-            _order_after_caller(on, device)
-        return _pinned(source, target, runs, on)
+        with beside_captures():
+            on = lane(_device(target), "d2d")
+            for device in {_device(source), _device(target)}:
+                _order_after_caller(on, device)
+            return _pinned(source, target, runs, on)
 
 
 def _pinned(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> Completion[None]:

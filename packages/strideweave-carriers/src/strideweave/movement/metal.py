@@ -8,12 +8,12 @@ from .. import seam
 from ..carriers.base import Carrier
 from .completion import Completion
 from .pool import DEMAND, pool
-from .transfer import Run
+from .transfer import Run, Submitted
 
 BOUNCE = 32 << 20
 
 
-class MetalTransfer:
+class MetalTransfer(Submitted):
     """Between a Metal carrier and one that the host reads and writes."""
 
     def submit(

@@ -20,8 +20,13 @@ from .transfer import Run, Transfer, transfer_for
 
 
 def move(tensor: Tensor, carrier: Carrier) -> Tensor:
-    """``move_async(tensor, carrier).wait()``."""
-    return move_async(tensor, carrier).wait()
+    """``move_async(tensor, carrier).wait()``; between host carriers the calling thread copies."""
+    plan = _plan(tensor, carrier)
+    try:
+        return plan.perform()
+    except BaseException:
+        plan.undo()
+        raise
 
 
 def move_async(tensor: Tensor, carrier: Carrier) -> AwaitMove[Tensor]:
@@ -64,19 +69,29 @@ class _Plan:
     staged: Carrier | None = None
 
     def begin(self) -> AwaitMove[Tensor]:
-        source = self.tensor.carrier
-        source.hold_for_read()
+        goal = self._hold()
+        result = _result(self.tensor, self.target)
+        completion: Completion[Tensor] = Completion()
+        part = self.transfer.submit(self.tensor.carrier.value_carrier(), goal, (self._run(),))
+        part.add_callback(lambda: self.finish(part.error, result, completion))
+        return AwaitMove(completion)
+
+    def perform(self) -> Tensor:
+        goal = self._hold()
+        result = _result(self.tensor, self.target)
+        self.transfer.perform(self.tensor.carrier.value_carrier(), goal, (self._run(),))
+        self._commit()
+        return result
+
+    def _hold(self) -> Carrier:
+        self.tensor.carrier.hold_for_read()
         self.reads = True
         self.target.hold_for_write("move")
         self.writes = True
-        goal = self._prepare()
-        origin = source.value_carrier()
-        result = _result(self.tensor, self.target)
-        run = Run(self.tensor.offset * source.dtype().itemsize, 0, self.nbytes)
-        completion: Completion[Tensor] = Completion()
-        part = self.transfer.submit(origin, goal, (run,))
-        part.add_callback(lambda: self.finish(part.error, result, completion))
-        return AwaitMove(completion)
+        return self._prepare()
+
+    def _run(self) -> Run:
+        return Run(self.tensor.offset * self.tensor.dtype().itemsize, 0, self.nbytes)
 
     def _prepare(self) -> Carrier:
         """Room in the target; a carrier beside it where a failing read would leave a half-written one."""
@@ -93,17 +108,22 @@ class _Plan:
 
     def finish(self, error: BaseException | None, result: Tensor, completion: Completion[Tensor]) -> None:
         try:
-            if error is None and self.staged is not None:
-                _commit(self.staged, self.target.value_carrier(), self.nbytes)
+            if error is None:
+                self._commit()
         except BaseException as late:
             error = late
         if error is not None:
             self.undo()
             completion.reject(error)
-            return
+        else:
+            completion.resolve(result)
+
+    def _commit(self) -> None:
+        if self.staged is not None:
+            _adopt(self.staged, self.target.value_carrier(), self.nbytes)
         self.target.drop_write(True)
         self.tensor.carrier.drop_read()
-        completion.resolve(result)
+        self.reads = self.writes = self.grew = False
 
     def undo(self) -> None:
         if self.grew:
@@ -117,7 +137,7 @@ class _Plan:
             self.reads = False
 
 
-def _commit(staged: Carrier, goal: Carrier, nbytes: int) -> None:
+def _adopt(staged: Carrier, goal: Carrier, nbytes: int) -> None:
     if staged.size() == goal.size() and goal.adopt_storage(staged):
         return
     from_address, to_address = staged.host_address(), goal.host_address()

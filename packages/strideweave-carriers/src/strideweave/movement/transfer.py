@@ -37,6 +37,24 @@ class Transfer(Protocol):
         """
         ...
 
+    def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
+        """The same, blocking; a host copy runs on the calling thread."""
+        ...
+
+
+class Submitted:
+    """What a transfer that always hands its work over does when asked to block."""
+
+    def submit(
+        self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
+    ) -> Completion[None]:
+        """See ``Transfer.submit``."""
+        raise NotImplementedError
+
+    def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
+        """See ``Transfer.perform``."""
+        self.submit(source, target, runs).result()
+
 
 class HostTransfer:
     """Between carriers that the host reads and writes: memory, files, block devices. Runs on the pool."""
@@ -48,6 +66,11 @@ class HostTransfer:
         seam.enter("submit")
         kept = tuple(runs)
         return pool().submit(lambda: copy_runs(source, target, kept), priority)
+
+    def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
+        """See ``Transfer.perform``."""
+        seam.enter("submit")
+        copy_runs(source, target, runs)
 
 
 def copy_runs(source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
