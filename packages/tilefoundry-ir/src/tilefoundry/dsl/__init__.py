@@ -18,7 +18,7 @@ _HOME = {
     "tilefoundry.ir.core.kinds": ("BinaryKind", "ReduceKind", "UnaryKind"),
     "tilefoundry.ir.core.pattern": ("DimVarRangePat",),
     "tilefoundry.ir.types": ("DimVar", "ceildiv"),
-    "tilefoundry.ir.types.shard": ("B", "Mesh", "P", "S", "Topology"),
+    "tilefoundry.ir.types.shard": ("B", "Mesh", "P", "S", "Topology", "persistent"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 _SUBMODULES = ("T", "tf")
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from tilefoundry.ir.core.kinds import BinaryKind, ReduceKind, UnaryKind
     from tilefoundry.ir.core.pattern import DimVarRangePat
     from tilefoundry.ir.types import DimVar, ceildiv
-    from tilefoundry.ir.types.shard import PERSISTENT as persistent
-from tilefoundry.ir.types.shard import B, Mesh, P, S, Topology
+    from tilefoundry.ir.types.shard import B, Mesh, P, S, Topology, persistent
 
 __all__ = [
     # decorators

@@ -10,7 +10,7 @@ from tilefoundry.ir.types.shard.mesh import Mesh, make_mesh
 from tilefoundry.ir.types.shard.shard_layout import ShardLayout
 from tilefoundry.ir.types.shard.strides import engine_strides, settle_plain, settle_strides, shared_strides
 from tilefoundry.ir.types.shard.sugar import AnyLayout, layout_from_sugar
-from tilefoundry.ir.types.shard.topology import PERSISTENT, Topology
+from tilefoundry.ir.types.shard.topology import PERSISTENT, Topology, persistent
 
 __all__ = [
     # records
@@ -25,6 +25,7 @@ __all__ = [
     "ShardLayout",
     "Topology",
     "make_mesh",
+    "persistent",
     # attributes
     "B",
     "Broadcast",

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from tilefoundry.ir.types.dim import Dim, DimExpr, DimVar, bounds
 
-__all__ = ["PERSISTENT", "Topology"]
+__all__ = ["PERSISTENT", "Topology", "persistent"]
 
 PERSISTENT = DimVar("persistent")
 """The extent of a level that the launch fills with as many instances as the device holds at once."""
+
+persistent = PERSISTENT
+"""``PERSISTENT`` as programs spell it: ``Topology("cta", persistent)``."""
 
 
 @dataclass(frozen=True, slots=True)
