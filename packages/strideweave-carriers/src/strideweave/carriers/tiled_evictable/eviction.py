@@ -65,7 +65,7 @@ class Eviction:
             with core.lock:
                 if self._started or self not in core.deferred:
                     return False
-                records = [core.table[c] for c in self.codes if core.table.peek(c).primary is not None]
+                records = [core.table[c] for c in self.codes if self._concerns(core.table.peek(c))]
                 if any(self._in_the_way(r) for r in records):
                     return False
                 backups = 0 if core.home_writable else sum(r.dirty for r in records)
@@ -74,6 +74,10 @@ class Eviction:
                     self._take(records)
                     return True
             core.grow(0, missing)
+
+    def _concerns(self, record: TileRecord) -> bool:
+        """Whether the tile is on primary or on its way there."""
+        return record.primary is not None or record.transit is not None
 
     def _in_the_way(self, record: TileRecord) -> bool:
         return bool(record.users) or record.transit is not None or record.claim not in (None, self)

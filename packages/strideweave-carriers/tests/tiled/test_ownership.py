@@ -1,0 +1,189 @@
+"""What a tiled carrier owns, and what construction refuses. Oracle: the stated rule, on hand-made cases."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import strideweave as sw
+from strideweave.carriers import tiled_evictable
+from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, TileState, construction
+
+
+@pytest.mark.spec("A1", "OWN.keeps", "OWN.selection_no_layout", "TRN.no_autograd")
+def test_promoting_one_expert_changes_only_its_residency(experts):
+    tensor, carrier = experts.tensor, experts.carrier
+    before = (tensor.carrier, tensor.layout, tensor.dtype(), tensor.version, tensor.shape, tensor.offset, carrier.size())
+    carrier.promote(TileSelection([[2], [0], [0]]))
+    assert (tensor.carrier, tensor.layout, tensor.dtype(), tensor.version, tensor.shape, tensor.offset, carrier.size()) == before
+    states = [carrier.tile_state((e, 0, 0)) for e in range(4)]
+    assert states[2] == TileState("both", True, False)
+    assert {s for k, s in enumerate(states) if k != 2} == {TileState("secondary", True, False)}
+
+
+@pytest.mark.spec("A2", "OWN.import", "SEL.import", "PRJ.import", "SET.import", "TRN.import", "POL.import")
+def test_both_import_paths_give_the_same_objects():
+    for name in (
+        *("TiledEvictable", "TileSelection", "TileSet", "ResidencyPlan", "ResidencyPolicy"),
+        *("AwaitProjection", "AwaitResidency"),
+    ):
+        assert getattr(sw, name) is getattr(tiled_evictable, name)
+    for method in ("project", "scatter", "promote", "evict", "promote_async", "evict_async"):
+        assert callable(getattr(tiled_evictable.TiledEvictable, method))
+
+
+@pytest.mark.spec("A3")
+def test_the_class_cannot_be_subclassed():
+    with pytest.raises(TypeError, match="subclass"):
+
+        class Mine(TiledEvictable):
+            pass
+
+
+@pytest.mark.spec("A4", "OWN.surface")
+def test_tiers_of_different_types_are_refused_and_stay_free():
+    primary, secondary = sw.CPU(0), sw.CPU(4, dtype=sw.Int32)
+    with pytest.raises(TypeError, match=r"Int32.*Float32"):
+        TiledEvictable(primary, secondary, (2,), (2,))
+    assert not primary.is_owned() and not secondary.is_owned()
+
+
+@pytest.mark.spec("A5", "OWN.surface")
+@pytest.mark.parametrize("sizes", [(3, 0), (0, 5), (4, 3)])
+def test_a_tier_is_full_or_empty(sizes):
+    primary, secondary = sw.CPU(sizes[0]), sw.CPU(sizes[1])
+    with pytest.raises(ValueError, match="expected 0 .* or 4"):
+        TiledEvictable(primary, secondary, (2,), (2,))
+    assert not primary.is_owned() and not secondary.is_owned()
+
+
+@pytest.mark.spec("A6")
+def test_an_owned_tier_is_not_written_directly(tiled):
+    made = tiled.make(where="primary")
+    for tier in made.tiers.values():
+        assert tier.is_owned() and not tier.is_mutable()
+    with pytest.raises(RuntimeError, match="owned by a TiledEvictable"):
+        made.tiers["primary"].set_value(0, 1.0)
+    with pytest.raises(RuntimeError, match="owned"):
+        made.tiers["secondary"].release()
+
+
+@pytest.mark.spec("A7", "OWN.only_definition", "OWN.leaves_others")
+def test_no_other_class_has_a_definition_and_none_changes_its_operations():
+    for cls in (sw.Generic, sw.CPU, sw.CUDA, sw.Metal, sw.FileBacked, sw.BlockDeviceCarrier, sw.Evictable):
+        assert sw.definition_of(cls) is None
+    assert sw.definition_of(TiledEvictable) is not None
+    program = """
+from strideweave.carriers import tiled_evictable
+import strideweave as sw
+print(sorted((c.__name__, sorted(sw.operation_capabilities(c))) for c in
+    (sw.Generic, sw.CPU, sw.CUDA, sw.Metal, sw.FileBacked, sw.BlockDeviceCarrier, sw.Evictable)))
+"""
+    skipped = program.replace("from strideweave.carriers import tiled_evictable\n", "import strideweave.carriers.tiled_evictable.definition as d\nd.install_definition = lambda x: None\n")
+    with_it, without = (
+        subprocess.run([sys.executable, "-c", p], capture_output=True, text=True, check=True).stdout
+        for p in (program, skipped)
+    )
+    assert with_it == without and "matmul" in with_it
+
+
+@pytest.mark.spec("A8")
+def test_a_capability_that_raises_frees_both_tiers(monkeypatch):
+    def broken(source, target):
+        raise OSError("no such link")
+
+    monkeypatch.setattr(construction, "transfer_for", broken)
+    primary, secondary = sw.CPU(0), sw.CPU(4)
+    with pytest.raises(OSError, match="no such link"):
+        TiledEvictable(primary, secondary, (2,), (2,))
+    assert not primary.is_owned() and not secondary.is_owned()
+    monkeypatch.undo()
+    TiledEvictable(primary, secondary, (2,), (2,))
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "says"),
+    [
+        (lambda: (None, sw.CPU(4)), TypeError, "expected a carrier"),
+        (lambda: (sw.CPU(0), 4), TypeError, "expected a carrier"),
+        (lambda: (sw.FileBacked(None, 0), sw.CPU(4)), TypeError, "computes nothing"),
+        (lambda: (sw.CPU(0), sw.Evictable(sw.CPU(4), sw.CPU(0))), TypeError, "depends on"),
+        (lambda: (lambda c: (c, c))(sw.CPU(4)), TypeError, "two tiers"),
+    ],
+)
+def test_what_is_no_tier_is_a_type_error(make, kind, says):
+    with pytest.raises(kind, match=says):
+        TiledEvictable(*make(), (2,), (2,))
+
+
+def test_released_and_owned_tiers_are_refused():
+    gone = sw.CPU(4)
+    gone.release()
+    with pytest.raises(RuntimeError, match="released"):
+        TiledEvictable(sw.CPU(0), gone, (2,), (2,))
+    taken = sw.CPU(4)
+    TiledEvictable(sw.CPU(0), taken, (2,), (2,))
+    with pytest.raises(RuntimeError, match="owned"):
+        TiledEvictable(sw.CPU(0), taken, (2,), (2,))
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"initial": "both"}, ValueError),
+        ({"initial": "primary"}, ValueError),
+        ({"initial": 1}, TypeError),
+        ({"primary_capacity": 0}, ValueError),
+        ({"primary_capacity": True}, TypeError),
+        ({"residency_policy": object()}, TypeError),
+        ({"overlay": 3}, TypeError),
+    ],
+)
+@pytest.mark.spec("A83", "POL.construct")
+def test_bad_options_leave_the_tiers_free(options, kind):
+    primary, secondary = sw.CPU(0), sw.CPU(4)
+    with pytest.raises(kind):
+        TiledEvictable(primary, secondary, (2,), (2,), **options)
+    assert not primary.is_owned() and not secondary.is_owned()
+
+
+def test_values_on_both_tiers_need_a_word_and_start_as_said():
+    def build(**options):
+        primary, secondary = sw.CPU(4), sw.CPU(4)
+        primary.set_value(0, 1.0), secondary.set_value(0, 2.0)
+        return TiledEvictable(primary, secondary, (2,), (2,), **options)
+
+    assert build().get_value(0) == 1.0 and build().tile_state((0,)) == TileState("primary", True, True)
+    other = build(initial="secondary")
+    assert other.get_value(0) == 2.0 and other.tile_state((0,)) == TileState("secondary", True, False)
+    with pytest.raises(ValueError, match="primary_capacity"):
+        build(primary_capacity=1)
+
+
+def test_without_values_every_tile_is_invalid():
+    carrier = TiledEvictable(sw.CPU(0), sw.CPU(0), (2,), (2,))
+    assert carrier.tile_state((1,)) == TileState("none", False, False)
+    assert len(carrier.valid_tiles) == 0
+    with pytest.raises(RuntimeError, match="no value yet"):
+        carrier.get_value(0)
+
+
+@pytest.mark.spec("OWN.surface", "OWN.compat")
+def test_the_surface_of_geometry(experts):
+    carrier = experts.carrier
+    assert (carrier.grid_shape, carrier.tile_shape, carrier.logical_shape) == ((4, 1, 1), (1, 3, 2), (4, 3, 2))
+    assert carrier.dtype() is sw.Float32 and carrier.size() == 24
+    assert carrier.primary_class is carrier.secondary_class is sw.CPU
+    with pytest.raises(ValueError):
+        carrier.full_tensor(sw.Layout((4, 3, 2)))
+
+
+@pytest.mark.spec("A83", "POL.construct")
+def test_the_policy_is_fixed_at_construction(tiled):
+    policy = tiled.Recorder()
+    carrier = tiled.make(residency_policy=policy).carrier
+    assert carrier.residency_policy is policy
+    with pytest.raises(AttributeError):
+        carrier.residency_policy = None
