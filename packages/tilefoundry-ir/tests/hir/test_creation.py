@@ -61,6 +61,11 @@ def test_zeros(ops, dtype):
     assert evaluate(with_dims("zeros", type=TensorType((S, 2), dtype)), torch.zeros(3)).shape == (3, 2)
 
 
+def test_zeros_of_a_shape():
+    whole = HIR_OPS["zeros"].call((), {"type": TensorType((S, 2), "bf16", None, "rmem")})
+    assert HIR_OPS["zeros"].call((), {"type": (S, 2), "dtype": "bf16", "storage": "rmem"}) == whole
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_full_like_rounds_once(ops, dtype):
     value = True if dtype == "bool" else 3 if DType.from_name(dtype).is_integer else 0.1
@@ -125,7 +130,10 @@ def test_a_dim_that_no_argument_gives_is_an_error():
         ("arange", (), {"end": S - 1}, "is not upwards in every case"),
         ("arange", (), {"end": 5, "step": 0}, "an integer of 1 or more is needed"),
         ("arange", (), {"end": 5, "dtype": "f32"}, "i32 or i64 is needed"),
-        ("zeros", (), {"type": (2, 3)}, "a tensor type such as Tensor"),
+        ("zeros", (), {"type": "f32"}, "a tensor type such as Tensor"),
+        ("zeros", (), {"type": (2, 3)}, "give dtype="),
+        ("zeros", (), {"type": TensorType((2,), "f32"), "dtype": "f32"}, "already says dtype and storage"),
+        ("zeros", (), {"type": (2,), "dtype": "f32", "storage": "vram"}, "unknown storage 'vram'"),
         ("workspace", (), {"type": TensorType((2,), "f32"), "zero": 0}, "True or False is needed"),
         ("full_like", (TensorType((2,), "i8"),), {"value": 0.5}, "0.5 does not fit x"),
         ("full_like", (TensorType((2,), "i8"),), {"value": 128}, "128 is outside i8"),

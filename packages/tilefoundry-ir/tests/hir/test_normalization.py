@@ -92,6 +92,19 @@ def test_layer_norm_without_affine(ops):
     ops.assert_close(got, layer_norm(x, -1, 1e-3, weight), length=8, magnitude=4.0)
 
 
+@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "fp8e4m3"])
+def test_weights_may_be_f32(ops, dtype):
+    x, weight, bias = ops.sample((3, 16), dtype), ops.sample((16,), "f32", 1), ops.sample((16,), "f32", 2)
+    wide = ops.exact(x)
+    want = wide / np.sqrt((wide**2).mean(axis=-1, keepdims=True) + 1e-6) * ops.exact(weight)
+    got = ops.run("rms_norm", x, weight)
+    assert got.dtype == x.dtype
+    ops.assert_close(got, want, length=16, magnitude=np.abs(want), steps=4)
+    want = layer_norm(wide, -1, 1e-5, ops.exact(weight), ops.exact(bias))
+    got = ops.run("layer_norm", x, weight, bias)
+    ops.assert_close(got, want, length=16, magnitude=np.abs(want) + np.abs(ops.exact(bias)) + 2, steps=4)
+
+
 def test_dynamic_extents(ops):
     s = DimVar("S", 1, 99)
     type_ = TensorType((s, s), "f32")
@@ -115,7 +128,7 @@ def test_dynamic_extents(ops):
             "rms_norm",
             (TensorType((2, 3), "f32"), TensorType((3,), "bf16")),
             {},
-            "operands must have one dtype",
+            "weight is bf16.* but f32 is needed",
         ),
         (
             "layer_norm",

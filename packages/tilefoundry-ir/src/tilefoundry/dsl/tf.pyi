@@ -293,10 +293,10 @@ def softplus(
 
 def gelu(
     x: Value,
-    approximate: Any = "none",
+    approximate: Any = "tanh",
 ) -> Value:
-    """x / 2 * (1 + erf(x / sqrt(2))); approximate="tanh": x / 2 * (1 + tanh(sqrt(2 / pi) * (x +
-    0.044715 * x ** 3)))"""
+    """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))); approximate="none": x / 2 * (1 +
+    erf(x / sqrt(2)))"""
 
 def softmax(
     x: Value,
@@ -521,8 +521,10 @@ def arange(
 
 def zeros(
     type: Any = ...,
+    dtype: Any = None,
+    storage: Any = None,
 ) -> Value:
-    """a tensor of the type, every element 0"""
+    """a tensor of the type, or of a shape, dtype and storage, every element 0"""
 
 def full_like(
     x: Value,
@@ -542,6 +544,8 @@ def rank(
 
 def workspace(
     type: Any = ...,
+    dtype: Any = None,
+    storage: Any = None,
     zero: Any = False,
 ) -> Value:
     """scratch memory of the type, 0 where asked and undefined otherwise (the evaluator fills in NaN or

@@ -22,8 +22,8 @@ _FORMULA = {
     "silu": "x * sigmoid(x)",
     "tanh": "tanh(x)",
     "softplus": "log(1 + exp(x)), without overflow",
-    "gelu": "x / 2 * (1 + erf(x / sqrt(2))); "
-    'approximate="tanh": x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)))',
+    "gelu": "x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))); "
+    'approximate="none": x / 2 * (1 + erf(x / sqrt(2)))',
 }
 
 
@@ -58,7 +58,7 @@ def _evaluate_activation(name: str) -> Callable[[Any, tuple[Any, ...], Mapping[s
     return evaluate_activation
 
 
-_ATTRS = {"gelu": (Attr("approximate", "none", choice("none", "tanh")),)}
+_ATTRS = {"gelu": (Attr("approximate", "tanh", choice("none", "tanh")),)}
 
 OPS = tuple(
     Op(name, ("x",), _type_activation(name), _evaluate_activation(name), _ATTRS.get(name, ()), doc=doc)

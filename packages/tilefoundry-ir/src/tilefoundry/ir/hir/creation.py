@@ -12,7 +12,7 @@ from tilefoundry.ir.hir.conversion import convert
 from tilefoundry.ir.hir.placement import elementwise_type
 from tilefoundry.ir.hir.rules import require_index, require_tensor
 from tilefoundry.ir.hir.torch_dtypes import torch_dtype
-from tilefoundry.ir.types import DType, TensorType, Type, bounds, ceildiv, scalar
+from tilefoundry.ir.types import Dim, DType, StorageKind, TensorType, Type, bounds, ceildiv, scalar
 
 # torch is imported where it is first needed: typing programs must not load it.
 
@@ -26,10 +26,29 @@ def integer_limits(dtype: DType) -> tuple[int, int]:
     return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
-def _type_attribute(value: Any) -> TensorType:
-    if not isinstance(value, TensorType):
-        raise TypeError("a tensor type such as Tensor[(4, N), 'f32'] is needed")
-    return value
+def _type_attribute(value: Any) -> TensorType | tuple[Dim, ...]:
+    if isinstance(value, TensorType):
+        return value
+    if isinstance(value, (tuple, list)):
+        return attributes.dims(value)
+    raise TypeError("a tensor type such as Tensor[(4, N), 'f32'], or a shape, is needed")
+
+
+def _normalize_declared(op: str) -> Any:
+    def normalize(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """One tensor type, whether it was given whole or as shape, dtype and storage."""
+        declared, dtype, storage = attrs["type"], attrs["dtype"], attrs["storage"]
+        rest = {name: value for name, value in attrs.items() if name not in ("type", "dtype", "storage")}
+        if isinstance(declared, TensorType):
+            if dtype is not None or storage is not None:
+                raise TypeRuleError(f"tf.{op}: {declared} already says dtype and storage; give them once")
+            return {"type": declared, **rest}
+        if dtype is None:
+            raise TypeRuleError(f"tf.{op}: the shape alone does not say the dtype; give dtype=")
+        kept = StorageKind.UNDECIDED if storage is None else storage
+        return {"type": TensorType(declared, dtype, None, kept), **rest}
+
+    return normalize
 
 
 def _type_arange(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
@@ -138,7 +157,11 @@ def _evaluate_prefetch(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, An
     return values[0]
 
 
-_TYPE = Attr("type", convert=_type_attribute)
+_DECLARED = (
+    Attr("type", convert=_type_attribute),
+    Attr("dtype", None, attributes.optional(attributes.dtype)),
+    Attr("storage", None, attributes.optional(StorageKind.from_name)),
+)
 
 OPS = (
     Op(
@@ -154,7 +177,15 @@ OPS = (
         ),
         doc="start, start + step, ... below end, as i32 or i64",
     ),
-    Op("zeros", (), _type_declared, _evaluate_zeros, (_TYPE,), doc="a tensor of the type, every element 0"),
+    Op(
+        "zeros",
+        (),
+        _type_declared,
+        _evaluate_zeros,
+        _DECLARED,
+        normalize=_normalize_declared("zeros"),
+        doc="a tensor of the type, or of a shape, dtype and storage, every element 0",
+    ),
     Op(
         "full_like",
         ("x",),
@@ -170,7 +201,8 @@ OPS = (
         (),
         _type_declared,
         _evaluate_workspace,
-        (_TYPE, Attr("zero", False, attributes.boolean)),
+        (*_DECLARED, Attr("zero", False, attributes.boolean)),
+        normalize=_normalize_declared("workspace"),
         doc="scratch memory of the type, 0 where asked and undefined otherwise (the evaluator fills in NaN "
         "or the greatest integer)",
     ),

@@ -12,7 +12,7 @@ from tilefoundry.ir.hir.attributes import integer, real
 from tilefoundry.ir.hir.conversion import decode
 from tilefoundry.ir.hir.placement import elementwise_type
 from tilefoundry.ir.hir.rules import normalize_axis, require_dtype, require_same_dtype, require_tensor
-from tilefoundry.ir.types import TensorType, Type
+from tilefoundry.ir.types import DType, TensorType, Type
 
 # torch is imported where it is first needed: typing programs must not load it.
 
@@ -39,8 +39,11 @@ def _require_affine(op: str, types: tuple[Type, ...], axis: int) -> tuple[tuple[
     operands = tuple((name, require_tensor(op, name, t)) for name, t in zip(names, types, strict=False))
     x = operands[0][1]
     _require_float(op, x)
-    require_same_dtype(op, operands)
+    if len(operands) > 2:
+        require_same_dtype(op, operands[1:])
     for name, type_ in operands[1:]:
+        fits = type_.dtype in (x.dtype, DType.f32)
+        require_dtype(op, name, type_, fits, "f32" if x.dtype is DType.f32 else f"{x.dtype}, as x has, or f32")
         if type_.shape != x.shape[axis:]:
             expected = x.with_shape(x.shape[axis:])
             raise TypeRuleError(
@@ -63,6 +66,12 @@ def _evaluate_softmax(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, Any
     return rounded(torch.softmax(decode(values[0], dtype), dim=attrs["axis"]), dtype)
 
 
+def _decoded(ctx: Any, values: tuple[Any, ...]) -> list[Any]:
+    """The operands in the wide type of x, the first."""
+    wide = [decode(value, type_.dtype) for value, type_ in zip(values, ctx.operand_types, strict=True)]
+    return [each.to(wide[0].dtype) for each in wide]
+
+
 def _type_rms_norm(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
     x = require_tensor("rms_norm", "x", types[0])
     operands = _require_affine("rms_norm", types, max(x.rank - 1, 0))
@@ -73,7 +82,7 @@ def _evaluate_rms_norm(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, An
     import torch
 
     dtype = ctx.result_type.dtype
-    x, *weight = (decode(value, dtype) for value in values)
+    x, *weight = _decoded(ctx, values)
     out = x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + attrs["eps"])
     return rounded(out * weight[0] if weight else out, dtype)
 
@@ -89,7 +98,7 @@ def _evaluate_layer_norm(ctx: Any, values: tuple[Any, ...], attrs: Mapping[str, 
     import torch
 
     dtype = ctx.result_type.dtype
-    x, *affine = (decode(value, dtype) for value in values)
+    x, *affine = _decoded(ctx, values)
     axes = tuple(range(attrs["axis"] % x.dim(), x.dim()))
     centred = x - x.mean(dim=axes, keepdim=True)
     out = centred * torch.rsqrt(centred.square().mean(dim=axes, keepdim=True) + attrs["eps"])
