@@ -9,6 +9,7 @@ from tilefoundry.ir.hir.function import Function
 from tilefoundry.runtime.compiled import CompiledModule
 from tilefoundry.runtime.decorator import runtime_module
 from tilefoundry.runtime.function import RuntimeFunction
+from tilefoundry.verbs import jit
 
 if TYPE_CHECKING:
     from tilefoundry.runtime.twin import Twin
@@ -44,9 +45,8 @@ def compiled_twin(module: Module, *, target: str = "cuda", options: Any | None =
         options: CompilerOptions for every function.
 
     Raises:
-        RuntimeError: no compiler is installed; the message names the wheel.
         TypeError: no Module, or a ``@prim_func``, which is no entry of its own.
-        LoweringError: a function that the target cannot compile.
+        LoweringError: no compiler is installed (the message names the wheel), or the target refuses a function.
     """
     if not isinstance(module, Module):
         raise TypeError(f"compiled_twin takes a Module (decorate a class with @module), got {module!r}")
@@ -60,10 +60,6 @@ def compiled_twin(module: Module, *, target: str = "cuda", options: Any | None =
 
 
 def _compiled(module: Module, function: Any, target: str, options: Any | None) -> CompiledModule:
-    from tilefoundry.verbs import (
-        jit,
-    )  # the verbs find the back end; they are loaded with the first compilation
-
     if not isinstance(function, Function):
         raise TypeError(
             f"{module.name}.{function.name} is a @prim_func; only a @func becomes an entry of its own"
