@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 import random
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -439,6 +440,13 @@ def generate(seed: int) -> Program:
         text, _ = writer.function("root", free, False, "")
     dims = {"N": writer.rng.randrange(1, 9), "M": writer.rng.randrange(2, 17)}
     return Program("\n".join([*lines, "", *text]) + "\n", "Net" if is_module else "root", is_module, dims)
+
+
+@cache
+def parsed(seed: int) -> tuple[Program, Any]:
+    """The program of ``seed`` and the node that it defines; read once per process, since nodes are immutable."""
+    program = generate(seed)
+    return program, read_back(program.source)[program.root]
 
 
 def random_arguments(function: Any, dims: dict[str, int], seed: int) -> tuple[Any, ...]:

@@ -48,14 +48,11 @@ Net  [topologies cta(8)]
   > step(x: f32[B, 8]) -> f32[B, 8]
   = forward(...)  method
   layer0 … layer3 (4 alike)
-    > run(x: f32[B, 8], *w: f32[8, 8]) -> f32[B, 8]
+    > run(x: f32[B, 8]) -> f32[B, 8]  1 weight
 
 weights
-  path      type       converter  bytes
-  layer0.w  f32[8, 8]  from raw     256
-  layer1.w  f32[8, 8]  from raw     256
-  layer2.w  f32[8, 8]  from raw     256
-  layer3.w  f32[8, 8]  from raw     256
+  path      type       converter  alike  bytes
+  layer0.w  f32[8, 8]  from raw       4    256
 4 weights, 0.0 MB
 
 ops

@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from programs import generate, read_back
+from programs import parsed, read_back
 
 from tilefoundry.inspection import View, view
 from tilefoundry.inspection.graph import Graph, function_graph
@@ -24,8 +24,7 @@ NS = "{http://www.w3.org/2000/svg}"
 def functions(seeds: range) -> list[Function]:
     found: list[Function] = []
     for seed in seeds:
-        program = generate(seed)
-        node = read_back(program.source)[program.root]
+        program, node = parsed(seed)
         found += list(node.functions) if program.is_module else [node]
     return found
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import generate, random_arguments, read_back
+from programs import parsed, random_arguments, read_back
 
 from tilefoundry.evaluator import evaluate
 from tilefoundry.inspection import as_script
@@ -35,15 +35,13 @@ def reads_back(node: Function | Module) -> str:
 @pytest.mark.parametrize("run", range(RUNS))
 def test_generated_programs_read_back_equal(run: int) -> None:
     for seed in range(run * SEEDS, (run + 1) * SEEDS):
-        program = generate(seed)
-        reads_back(read_back(program.source)[program.root])
+        reads_back(parsed(seed)[1])
 
 
 def test_the_generator_reaches_every_construct() -> None:
     seen: Counter[str] = Counter()
     for seed in range(150):
-        program = generate(seed)
-        node = read_back(program.source)[program.root]
+        node = parsed(seed)[1]
         for module in _modules(node):
             seen["child"] += len(module.modules)
             seen["topologies"] += module.topologies is not None
@@ -260,8 +258,7 @@ def test_programs_that_passes_made_read_back_to_the_same_values() -> None:
     passes = (InlineCalls(), Canonicalise(), RemoveDeadCode(), UnrollLoops(limit=3))
     compared = 0
     for seed in range(40):
-        program = generate(seed)
-        node = read_back(program.source)[program.root]
+        program, node = parsed(seed)
         module = node if isinstance(node, Module) else Module("m", (node,), node.name)
         if module.entry is None or "specialize" in program.source:
             continue

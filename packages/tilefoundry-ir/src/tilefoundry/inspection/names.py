@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tilefoundry.ir.types import DimVar
+from tilefoundry.ir.types.shard import PERSISTENT
 
 __all__ = ["Header"]
 
@@ -42,6 +43,8 @@ class Header:
         """How the script spells ``var``; declares it at the top, save where a loop binds it."""
         if var.name in self._indices:
             return self._indices[var.name]
+        if var == PERSISTENT:
+            return self.name("persistent")
         if var not in self._dims:
             self._dims[var] = self._free(var.name)
             self.name("DimVar")

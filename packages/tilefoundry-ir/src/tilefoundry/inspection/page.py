@@ -7,7 +7,7 @@ from typing import Any
 
 from tilefoundry.inspection.pictures import view
 from tilefoundry.inspection.script import as_script
-from tilefoundry.inspection.summary import op_counts, summary, weight_rows
+from tilefoundry.inspection.summary import WEIGHT_COLUMNS, op_counts, summary, weight_rows
 from tilefoundry.ir.core.module import Module
 
 __all__ = ["page"]
@@ -25,7 +25,7 @@ def page(node: Any) -> str:
     """An HTML document that needs no other file: what ``summary`` says, every picture, the canonical text."""
     parts = [f"<h1>{escape(node.name)}</h1>", f"<pre>{escape(summary(node).split(chr(10) * 2)[0])}</pre>"]
     if isinstance(node, Module):
-        parts += ["<h2>Weights</h2>", _table(("path", "type", "converter", "bytes"), weight_rows(node))]
+        parts += ["<h2>Weights</h2>", _table(WEIGHT_COLUMNS, weight_rows(node))]
     counts = [(name, str(count)) for name, count in op_counts(node).most_common()]
     parts += ["<h2>Ops</h2>", _table(("op", "uses"), counts), "<h2>Pictures</h2>"]
     parts += [f'<div class="picture">{svg}</div>' for svg in view(node).svgs]

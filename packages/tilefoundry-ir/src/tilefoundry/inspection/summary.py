@@ -6,13 +6,16 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from tilefoundry.inspection.groups import child_groups
+from tilefoundry.inspection.groups import child_groups, child_runs
 from tilefoundry.ir.core.expr import Bind, Call, For, FunctionCall
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.types import TensorType
 
-__all__ = ["every_module", "op_counts", "signature", "summary", "table", "weight_rows"]
+__all__ = ["WEIGHT_COLUMNS", "every_module", "op_counts", "signature", "summary", "table", "weight_rows"]
+
+
+WEIGHT_COLUMNS = ("path", "type", "converter", "alike", "bytes")
 
 
 def summary(node: Any, *, collapse: bool = True) -> str:
@@ -24,8 +27,8 @@ def summary(node: Any, *, collapse: bool = True) -> str:
     """
     parts = ["\n".join(_tree(node, "", collapse)) if isinstance(node, Module) else signature(node)]
     if isinstance(node, Module):
-        weights = weight_rows(node)
-        parts.append(_section("weights", ("path", "type", "converter", "bytes"), weights) + _total(node))
+        rows = weight_rows(node, collapse=collapse)
+        parts.append(_section("weights", WEIGHT_COLUMNS, rows) + _total(node))
     ops = op_counts(node)
     if ops:
         parts.append(
@@ -44,6 +47,15 @@ def signature(function: Any) -> str:
     return f"{function.name}({params}){result}"
 
 
+def _brief(function: Any) -> str:
+    """The signature without weights, and how many there are."""
+    given = [p for p in function.params if not p.is_const]
+    params = ", ".join(f"{p.name}: {p.type}" for p in given)
+    result = f" -> {function.result}" if isinstance(function, Function) else ""
+    count = len(function.params) - len(given)
+    return f"{function.name}({params}){result}" + (f"  {count} weight{'s' * (count > 1)}" if count else "")
+
+
 def every_module(module: Module) -> Iterator[Module]:
     """``module`` and everything below it, owners first."""
     yield module
@@ -51,21 +63,28 @@ def every_module(module: Module) -> Iterator[Module]:
         yield from every_module(child)
 
 
-def weight_rows(module: Module) -> list[tuple[str, str, str, str]]:
-    """(dotted path, type, converter's parameters, bytes) of every weight of the subtree."""
-    rows = []
-    for node in every_module(module):
-        prefix = node.path.removeprefix(module.path).lstrip(".")
-        converters = {
-            name: f"from {', '.join(p.name for p in converter.params)}"
-            for function in node.functions
-            if isinstance(function, Function)
-            for name, converter in function.converters.items()
-        }
-        for name, type_ in node.weights.items():
-            path = f"{prefix}.{name}" if prefix else name
-            rows.append((path, str(type_), converters.get(name, ""), str(_bytes(type_))))
-    return rows
+def weight_rows(module: Module, *, collapse: bool = False) -> list[tuple[str, str, str, str, str]]:
+    """(dotted path, type, converter's parameters, how many alike, bytes of one) of the subtree's weights.
+
+    With ``collapse``, children that differ in their names alone count under the first of them.
+    """
+    return list(_weights(module, "", 1, collapse))
+
+
+def _weights(
+    module: Module, prefix: str, times: int, collapse: bool
+) -> Iterator[tuple[str, str, str, str, str]]:
+    converters = {
+        name: f"from {', '.join(p.name for p in converter.params)}"
+        for function in module.functions
+        if isinstance(function, Function)
+        for name, converter in function.converters.items()
+    }
+    for name, type_ in module.weights.items():
+        yield prefix + name, str(type_), converters.get(name, ""), str(times), str(_bytes(type_))
+    runs = child_runs(module) if collapse else [[child] for child in module.modules]
+    for run in runs:
+        yield from _weights(run[0], f"{prefix}{run[0].name}.", times * len(run), collapse)
 
 
 def _bytes(type_: TensorType) -> Any:
@@ -116,7 +135,7 @@ def _tree(module: Module, indent: str, collapse: bool, label: str | None = None)
     inner = indent + "  "
     for function in module.functions:
         mark = ">" if function.name == module.entry else "-"
-        yield f"{inner}{mark} {signature(function)}"
+        yield f"{inner}{mark} {_brief(function)}"
         for variant in getattr(function, "variants", ()):
             yield f"{inner}    for {variant.pattern.name} in [{variant.pattern.lo}, {variant.pattern.hi})"
     for name in module.methods:
