@@ -114,4 +114,42 @@ class Placed:
         return kernel(base(x), w)
 """
 
-SEEDS = (ENCODER, LOOPS, PLACED)
+STATEMENTS = """
+N = DimVar("N", 1, 100)
+
+@prim_func
+def loops(x: Tensor[(N, 4), "f32"], k: Tensor[(N,), "i64"], y: Tensor[(N, 4), "f32"], z: Tensor[(N,), "f32"]):
+    state = T.alloc_tensor(Tensor[(2,), "f32"])
+    state[0] = 1.0
+    while state[0] < 10.0:
+        state[0] += 3.0
+    for begin, end in T.parallel(N, cost=4):
+        for i in range(begin, end):
+            acc = T.accumulator("sum", "f32")
+            for j in T.vectorized(4):
+                v = tf.exp(x[i, j]) * 2.0
+                acc += v
+                y[i, j] = T.select((v > 1.0) & ~(v > 4.0), v, T.cast(i + 2 * j, "f32"))
+            if (acc > 3.0) | (k[i] == 2):
+                z[i] = acc / 2.0
+            elif i == 0:
+                z[i] = -1.0
+            else:
+                return
+
+@prim_func
+def tiles(x: Tensor[(N, 4), "f32"], w: Tensor[(4,), "f32"], y: Tensor[(N, 4), "f32"]):
+    with Mesh(("thread",), (32,), ("t",)) as m:
+        for i in range(N):
+            T.copy(x[i, 1:3], y[i, :2])
+            T.rms_norm(x[i], w, y[i], eps=1e-6)
+            T.reduce(x, y[:, 0], axes=(1,), kind="max")
+            T.sync(m)
+    T.abort(x[0, 0] > 100.0, "too large")
+
+@prim_func
+def host(x: Tensor[(N, 4), "f32"], w: Tensor[(4,), "f32"], y: Tensor[(N, 4), "f32"]):
+    T.launch(tiles, x, w, y, grid=(N, 2), block=32, cooperative=True)
+"""
+
+SEEDS = (ENCODER, LOOPS, PLACED, STATEMENTS)

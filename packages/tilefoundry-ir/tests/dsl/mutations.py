@@ -40,6 +40,9 @@ _NAMES = (
     "w",
     "tuple",
     "print",
+    "T",
+    "i",
+    "acc",
 )
 _STATEMENTS = (
     "return x",
@@ -127,7 +130,20 @@ def _change_name(function: ast.FunctionDef, rng: random.Random) -> None:
 def _change_attribute(function: ast.FunctionDef, rng: random.Random) -> None:
     for node in _picked(function, ast.Attribute, rng):
         node.attr = rng.choice(
-            ("add", "softmax", "matmul", "reduce", "extent", "start", "b", "slice", "concat", "nothing")
+            (
+                "add",
+                "softmax",
+                "matmul",
+                "reduce",
+                "extent",
+                "start",
+                "b",
+                "slice",
+                "concat",
+                "copy",
+                "select",
+                "nothing",
+            )
         )
 
 

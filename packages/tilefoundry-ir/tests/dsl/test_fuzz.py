@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tilefoundry.dsl.context import BodyContext
+from tilefoundry.dsl.prim import scalars
 from tilefoundry.ir.errors import DslError
 
 
@@ -38,7 +39,9 @@ def test_seeds_are_programs(run, seed):
 def test_mutants(run, seed, monkeypatch):
     typed: list[int] = []
     emit = BodyContext.emit
+    resolve = scalars.resolve_operands
     monkeypatch.setattr(BodyContext, "emit", lambda self, *args: (typed.append(1), emit(self, *args))[1])
+    monkeypatch.setattr(scalars, "resolve_operands", lambda values: (typed.append(1), resolve(values))[1])
     rng = random.Random(20260101 + seed)
     reached = accepted = 0
     for number in range(COUNT):

@@ -22,6 +22,8 @@ __all__ = ["module"]
 
 # What Python itself puts into a class's namespace.
 _PYTHON_NAMES = {
+    "__annotate__",
+    "__annotate_func__",
     "__annotations__",
     "__dict__",
     "__doc__",
@@ -91,7 +93,7 @@ class _Declaration:
         self.target = target
         self.topologies = topologies
         self.metadata = metadata
-        self.filename = frame.f_code.co_filename
+        self.code = frame.f_code
         self.module_globals = frame.f_globals
         self.line = frame.f_lineno
         self.key = declare(frame, topologies)
@@ -104,7 +106,7 @@ class _Declaration:
     def _build(self, cls: Any) -> Module:
         if not isinstance(cls, type):
             raise TypeError(f"@module decorates a class, got {cls!r}")
-        source, node = load_class(self.filename, self.module_globals, cls.__name__, self.line)
+        source, node = load_class(self.code, self.module_globals, cls.__name__, self.line)
         if node.bases or node.keywords:
             raise source.error(
                 node, f"the module {cls.__name__} cannot have base classes; attach what it needs as members"

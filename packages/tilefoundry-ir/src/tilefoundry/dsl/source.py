@@ -68,20 +68,20 @@ _FILES: dict[str, SourceFile] = {}
 
 
 def load_class(
-    filename: str, module_globals: Mapping[str, Any], name: str, line: int
+    code: CodeType, module_globals: Mapping[str, Any], name: str, line: int
 ) -> tuple[SourceFile, ast.ClassDef]:
-    """The source of the class called ``name`` that has a decorator on ``line``.
+    """The source of the class called ``name`` that has a decorator on ``line`` of what ``code`` runs.
 
     Raises DslError where Python keeps no source for it, or the text has changed since.
     """
-    source = _load(filename, linecache.getlines(filename, dict(module_globals)))
+    source = load_source(code, module_globals)
     for node in source.definitions.values():
         if not isinstance(node, ast.ClassDef) or node.name != name or not node.decorator_list:
             continue
         if node.decorator_list[0].lineno <= line <= node.lineno:
             return source, node
     raise DslError(
-        f"{filename}:{line}: the source of the class {name} is not there; keep @module directly above the class, in a "
+        f"{code.co_filename}:{line}: the source of the class {name} is not there; keep @module directly above the class, in a "
         "file or a notebook cell that did not change since it ran"
     )
 
