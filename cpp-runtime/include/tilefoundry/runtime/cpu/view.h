@@ -89,8 +89,8 @@ namespace detail {
 template <int R, int N>
 struct LoopNest {
   int rank = 0;
-  index_t shape[R + 1];
-  index_t stride[N][R + 1];
+  index_t shape[R + 1] = {};
+  index_t stride[N][R + 1] = {};
 
   LoopNest(index_t const* extents, index_t const* const (&strides)[N]) {
     for (int d = 0; d < R; ++d) push(extents[d], strides, d);

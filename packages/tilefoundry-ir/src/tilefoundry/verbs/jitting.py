@@ -107,8 +107,14 @@ _DEFAULT_OPTIONS = CompilerOptions()
 
 
 def _key(module: Module, target: Target, options: CompilerOptions) -> str:
-    text = "\n".join((digest(module), module.entry or "", target.text(), options.text()))
-    return hashlib.sha256(text.encode()).hexdigest()
+    """The cache key; kept with the module per target, options and levels in force, as printing takes long."""
+    known = module._cache.setdefault("verbs.jit", {})
+    asked = (target, options, module.effective_topologies())
+    key = known.get(asked)
+    if key is None:
+        text = "\n".join((digest(module), module.entry or "", target.text(), options.text()))
+        key = known.setdefault(asked, hashlib.sha256(text.encode()).hexdigest())
+    return key
 
 
 def _with_target(module: Module, target: Target) -> Module:

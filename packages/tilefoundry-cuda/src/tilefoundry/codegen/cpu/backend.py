@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 from tilefoundry.codegen.cpu.arch import native_arch
 from tilefoundry.codegen.cpu.bufferise import Bufferise
@@ -34,7 +35,7 @@ class CpuBackend:
     def resolve(self, target: Target) -> CpuTarget:
         """``target`` with ``"native"`` replaced by what this machine has."""
         assert isinstance(target, CpuTarget)
-        return replace(target, arch=native_arch()) if target.arch == "native" else target
+        return _resolved(target)
 
     def pipeline(self, target: Target, options: CompilerOptions) -> tuple[Pass, ...]:
         """The passes, in order."""
@@ -63,6 +64,11 @@ class CpuBackend:
     def load(self, linked: LinkedModule) -> CompiledModule:
         """The library behind the calling convention."""
         return load_linked_module(linked)
+
+
+@cache
+def _resolved(target: CpuTarget) -> CpuTarget:
+    return replace(target, arch=native_arch()) if target.arch == "native" else target
 
 
 def entry_abi(module: Module) -> EntryABI:

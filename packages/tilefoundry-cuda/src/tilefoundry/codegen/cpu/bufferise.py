@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from tilefoundry.codegen.cpu.copies import copy_kernel
 from tilefoundry.codegen.cpu.schedule import KernelSpec, schedule
+from tilefoundry.codegen.cpu.schedule.whole import DENSE_OPERANDS
 from tilefoundry.codegen.cpu.slab import Lifetime, plan_slots
 from tilefoundry.codegen.cpu.views import View, contiguous_strides
 from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, Constant, FunctionCall, Var
@@ -117,12 +118,18 @@ class _Host:
             self.views[bind.target.name] = self._view(bind.target.name, bind.value)
 
     def _launch(self, bind: Bind, call: FunctionCall) -> None:
-        inputs = tuple(self._operand(arg) for arg in call.args)
+        inputs = tuple(self._argument(call.callee, i, arg) for i, arg in enumerate(call.args))
         types = call.type.elements if isinstance(call.type, TupleType) else (call.type,)
         names = [bind.target.name] if len(types) == 1 else self._result_names(call, len(types))
         outs = tuple(self._fresh(name, t) for name, t in zip(names, types, strict=True))  # type: ignore[arg-type]  # kernels give tensors
         self.views[bind.target.name] = outs[0] if len(outs) == 1 else outs
         self.steps.append(KernelSpec(call.callee, inputs, outs))
+
+    def _argument(self, callee: Function, position: int, atom: Atom) -> View:
+        view = self._operand(atom)
+        if view.is_packed or not _wants_dense(callee, position):
+            return view
+        return self._copied(f"{view.buffer}_packed", view)
 
     def _result_names(self, call: FunctionCall, count: int) -> list[str]:
         body = call.callee.body
@@ -245,6 +252,20 @@ class _Host:
         dims = set(spec.dims())
         args = tuple(IndexValue.of(_dim(p)) if p.name in dims else p for p in kernel.params)
         return Launch(kernel.name, args)
+
+
+def _wants_dense(callee: Function, position: int) -> bool:
+    """Whether the kernel's one op reads this parameter as a dense run."""
+    stmts = callee.stmts()
+    if len(stmts) != 1 or not isinstance(stmts[0], Bind) or not isinstance(stmts[0].value, Call):
+        return False
+    call = stmts[0].value
+    wanted = DENSE_OPERANDS.get(call.op.name, ())
+    return any(call.args[i] == _plain(callee.params[position]) for i in wanted if i < len(call.args))
+
+
+def _plain(param: Var) -> Var:
+    return Var(param.type, param.name)
 
 
 def _dim(param: Var) -> DimVar:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tilefoundry.ir.core.expr import Atom, Bind, Call, Constant, Stmt
+from tilefoundry.codegen.cpu.decompose_attention import attention, quant
+from tilefoundry.ir.core.expr import Atom, Bind, Call, Constant, FunctionCall, Stmt, Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir import HIR_OPS
 from tilefoundry.ir.hir.function import Function
@@ -14,12 +15,13 @@ from tilefoundry.ir.passes.rebuild import map_functions, with_body
 from tilefoundry.ir.tir.expr import compute_dtype
 from tilefoundry.ir.types import TensorType, scalar
 
-__all__ = ["DecomposeRows"]
+__all__ = ["Decomposer", "DecomposeRows"]
 
 
 @dataclass(frozen=True, slots=True)
 class DecomposeRows:
-    """softmax, rms_norm and layer_norm become arithmetic and reductions in the wide type, rounded once."""
+    """softmax, rms_norm, layer_norm, attention and quant become arithmetic, reductions and products in the wide
+    type, rounded once."""
 
     def run(self, module: Module) -> Module:
         """``module`` without row ops."""
@@ -29,11 +31,11 @@ class DecomposeRows:
 def _decomposed(function: Function) -> Function:
     if function.body is None:
         return function
-    copier = _Decomposer(Names(p.name for p in function.params), values={p.name: p for p in function.params})
+    copier = Decomposer(Names(p.name for p in function.params), values={p.name: p for p in function.params})
     return with_body(function, copier.block(function.body))
 
 
-class _Decomposer(Copier):
+class Decomposer(Copier):
     """A copier that replaces row ops by the statements that spell them out."""
 
     __slots__ = ("_out",)
@@ -45,6 +47,9 @@ class _Decomposer(Copier):
             call = stmt.value
             args = tuple(self._wide(self.atom(arg)) for arg in call.args)
             wide = _RULES[call.op.name](self, call, args)
+            if isinstance(wide, tuple):
+                self.tuples[stmt.target.name] = wide
+                return tuple(self._out)
             assert isinstance(call.type, TensorType)
             dtype = call.type.dtype
             self.values[stmt.target.name] = self._named(stmt.target.name, wide, dtype)
@@ -73,19 +78,17 @@ class _Decomposer(Copier):
         if wide.type.dtype is not dtype:
             return self.emit("cast", wide, name=name, dtype=dtype)
         last = self._out[-1]
-        assert isinstance(last, Bind)
+        assert isinstance(last, Bind) and last.target == wide, "a rule's value is what it emitted last"
         renamed = Bind(self.define(_named(name, last.value), last.value.type), last.value)
         self._out[-1] = renamed
         return renamed.target
 
 
-def _named(name: str, call: object) -> object:
-    from tilefoundry.ir.core.expr import Var
-
-    return Var(call.type, name)  # type: ignore[attr-defined]  # a Call or FunctionCall
+def _named(name: str, call: Call | FunctionCall) -> Var:
+    return Var(call.type, name)
 
 
-def _softmax(to: _Decomposer, call: Call, args: tuple[Atom, ...]) -> Atom:
+def _softmax(to: Decomposer, call: Call, args: tuple[Atom, ...]) -> Atom:
     (x,) = args
     axes = (call.attr("axis"),)
     top = to.emit("reduce", x, name="row_max", axes=axes, keepdim=True, kind="max")
@@ -94,7 +97,7 @@ def _softmax(to: _Decomposer, call: Call, args: tuple[Atom, ...]) -> Atom:
     return to.emit("div", shifted, total)
 
 
-def _rms_norm(to: _Decomposer, call: Call, args: tuple[Atom, ...]) -> Atom:
+def _rms_norm(to: Decomposer, call: Call, args: tuple[Atom, ...]) -> Atom:
     x = args[0]
     squares = to.emit("reduce", to.emit("square", x, name="squared"), name="mean_square", axes=(-1,), keepdim=True, kind="mean")
     scale = to.emit("rsqrt", to.emit("add", squares, to.constant(x, call.attr("eps")), name="shifted"), name="scale")
@@ -102,7 +105,7 @@ def _rms_norm(to: _Decomposer, call: Call, args: tuple[Atom, ...]) -> Atom:
     return to.emit("mul", out, args[1]) if len(args) > 1 else out
 
 
-def _layer_norm(to: _Decomposer, call: Call, args: tuple[Atom, ...]) -> Atom:
+def _layer_norm(to: Decomposer, call: Call, args: tuple[Atom, ...]) -> Atom:
     x = args[0]
     assert isinstance(x.type, TensorType)
     axes = tuple(range(call.attr("axis") % x.type.rank, x.type.rank))
@@ -117,7 +120,9 @@ def _layer_norm(to: _Decomposer, call: Call, args: tuple[Atom, ...]) -> Atom:
     return to.emit("add", out, args[2]) if len(args) > 2 else out
 
 
-_RULES: dict[str, Callable[[_Decomposer, Call, tuple[Atom, ...]], Atom]] = {
+_RULES: dict[str, Callable[[Decomposer, Call, tuple[Atom, ...]], Atom | tuple[Atom, ...]]] = {
+    "attention": attention,
+    "quant": quant,
     "softmax": _softmax,
     "rms_norm": _rms_norm,
     "layer_norm": _layer_norm,

@@ -22,7 +22,7 @@ AxisMap = tuple["int | None", ...]
 ELEMENTWISE = frozenset(
     """add sub mul div floor_div mod minimum maximum cmp_eq cmp_ne cmp_lt cmp_le cmp_gt cmp_ge
     logical_and logical_or neg abs logical_not rsqrt sqrt exp exp2 log log2 square ceil floor round sin cos erf
-    clamp relu sigmoid silu tanh gelu softplus cast where zeros full_like arange""".split()
+    clamp relu sigmoid silu tanh gelu softplus cast where zeros workspace full_like arange""".split()
 )
 """Ops that compute each element from the elements at the same place."""
 

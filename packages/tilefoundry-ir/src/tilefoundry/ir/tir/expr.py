@@ -12,7 +12,7 @@ from typing import Any
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.types import Dim, DType, TensorType, scalar
 
-__all__ = ["Apply", "BufferView", "IndexValue", "Load", "compute_dtype"]
+__all__ = ["Apply", "BufferView", "IndexValue", "Load", "PointerOf", "Verbatim", "compute_dtype"]
 
 
 def compute_dtype(dtype: DType) -> DType:
@@ -71,3 +71,23 @@ class BufferView(Expr):
     buffer: Var
     offset: Dim
     strides: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PointerOf(Expr):
+    """The address of element ``offset`` of a buffer (``ptr_of``)."""
+
+    buffer: Var
+    offset: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim(Expr):
+    """A compile-time argument as the target's language spells it, such as the geometry of a convolution."""
+
+    text: str
+
+    @staticmethod
+    def of(text: str) -> Verbatim:
+        """``text`` as an argument; it has no value of its own, so its type is that of a flag."""
+        return Verbatim(scalar(DType.bool_), text)

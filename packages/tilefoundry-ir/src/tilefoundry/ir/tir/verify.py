@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilefoundry.ir.core.expr import Constant, Expr, Var
 from tilefoundry.ir.errors import VerificationError
-from tilefoundry.ir.tir.expr import Apply, BufferView, IndexValue, Load
+from tilefoundry.ir.tir.expr import Apply, BufferView, IndexValue, Load, PointerOf, Verbatim
 from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.tir.ops import SCALAR_OPS
 from tilefoundry.ir.tir.stmt import (
@@ -157,7 +157,10 @@ class _Scope:
             self._view(expr)
         elif isinstance(expr, Apply):
             self._apply(expr)
-        elif not isinstance(expr, Constant):
+        elif isinstance(expr, PointerOf):
+            self._buffer(expr.buffer)
+            self.dim(expr.offset)
+        elif not isinstance(expr, (Constant, Verbatim)):
             self._fail(f"{type(expr).__name__} is no TIR expression")
 
     def _view(self, view: BufferView) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.ir.core.expr import Constant, Expr, Var
-from tilefoundry.ir.tir.expr import Apply, BufferView, IndexValue, Load, compute_dtype
+from tilefoundry.ir.tir.expr import Apply, BufferView, IndexValue, Load, PointerOf, Verbatim, compute_dtype
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType
 from tilefoundry.ir.types.dim import DimExpr, FloorDiv
 
@@ -99,6 +99,11 @@ def expr_text(expr: Expr, names: Mapping[str, str]) -> str:
         return _load(expr, names)
     if isinstance(expr, BufferView):
         return view_text(expr, names)
+    if isinstance(expr, Verbatim):
+        return expr.text
+    if isinstance(expr, PointerOf):
+        base = names.get(expr.buffer.name) or mangle(expr.buffer.name)
+        return base if expr.offset == 0 else f"{base} + {dim_text(expr.offset, names)}"
     assert isinstance(expr, Apply)
     return _apply(expr, names)
 
@@ -141,7 +146,7 @@ def _apply(expr: Apply, names: Mapping[str, str]) -> str:
     special = _SPECIAL.get(expr.op)
     if special is not None:
         return special(expr, names)
-    if all(isinstance(arg, IndexValue) for arg in expr.args) and expr.op in _ON_INDICES:
+    if all(_is_index(arg) for arg in expr.args) and expr.op in _ON_INDICES:
         left, right = (_inner(arg, names) for arg in expr.args)
         return f"{left} {_ON_INDICES[expr.op]} {right}"
     operand = expr.args[0].type
@@ -151,6 +156,11 @@ def _apply(expr: Apply, names: Mapping[str, str]) -> str:
         left, right = (_inner(arg, names) for arg in expr.args)
         return f"{left} {_INFIX[expr.op]} {right}"
     return f"ops::{expr.op}_op{{}}({', '.join(expr_text(arg, names) for arg in expr.args)})"
+
+
+def _is_index(expr: Expr) -> bool:
+    """True for a value that cannot be negative where it is divided, and cannot overflow."""
+    return isinstance(expr, IndexValue)
 
 
 def _cast(expr: Apply, names: Mapping[str, str]) -> str:

@@ -192,9 +192,25 @@ def as_index(value: Dim) -> Expr:
     return IndexValue.of(value)
 
 
+def _full_like(scope: Scope, name: str, call: Call) -> Expr:
+    assert isinstance(call.type, TensorType)
+    return Constant(scalar(compute_dtype(call.type.dtype)), call.attr("value"))
+
+
+def _arange(scope: Scope, name: str, call: Call) -> Expr:
+    (axis,) = scope.plan.maps[name]
+    at = 0 if axis is None else scope.coords[axis]
+    value = as_index(call.attr("start") + product((at, call.attr("step"))))
+    dtype = call.attr("dtype")
+    return value if dtype is DType.i64 else Apply(scalar(dtype), "cast", (value,), (("dtype", dtype),))
+
+
 _SPECIAL = {
     "reduce": _unit_reduction,
     "index_select": _gather,
     "repeat_interleave": _repeat,
     "zeros": _zeros,
+    "workspace": _zeros,
+    "full_like": _full_like,
+    "arange": _arange,
 }

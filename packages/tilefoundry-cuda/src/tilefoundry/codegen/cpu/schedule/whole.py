@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilefoundry.codegen.cpu.schedule.contraction import view_expr
+from tilefoundry.codegen.cpu.schedule.scope import as_index, buffer_var, index_var
 from tilefoundry.codegen.cpu.views import View
-from tilefoundry.ir.core.expr import Bind, Call
+from tilefoundry.ir.core.expr import Bind, Call, Constant, Expr
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.passes.copying import Names
-from tilefoundry.ir.tir.stmt import Evaluate, TirStmt
-from tilefoundry.ir.types import Dim
+from tilefoundry.ir.tir.expr import Apply, Load, PointerOf, Verbatim
+from tilefoundry.ir.tir.stmt import Abort, Evaluate, Let, Store, TirStmt
+from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, bounds, scalar
+from tilefoundry.ir.types.dim import product
 
 if TYPE_CHECKING:
     from tilefoundry.codegen.cpu.schedule.kernel import KernelSpec
 
-__all__ = ["WHOLE_OPS", "is_whole_op", "schedule_whole"]
+__all__ = ["DENSE_OPERANDS", "WHOLE_OPS", "is_whole_op", "schedule_whole"]
 
 
 def is_whole_op(function: Function) -> bool:
@@ -80,8 +83,183 @@ def _stack(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
     return tuple(out)
 
 
+def _axis_last(view: View, axis: int) -> View:
+    rank = len(view.shape)
+    return view.transpose((*(a for a in range(rank) if a != axis), axis))
+
+
+def _axis_first(view: View, axis: int) -> View:
+    rank = len(view.shape)
+    return view.transpose((axis, *(a for a in range(rank) if a != axis)))
+
+
+def _views(op: str, *views: View, attrs: tuple[tuple[str, Any], ...] = ()) -> Evaluate:
+    return Evaluate(op, tuple(view_expr(view) for view in views), attrs)
+
+
+def _argmax(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    (x,) = _inputs(call, spec)
+    axis = call.attr("axis")
+    kept = [dim for i, dim in enumerate(x.shape) if i != axis]
+    empty = _abort_where_empty(x.shape[axis], kept, f"tf.argmax: axis {axis} is empty, it has no greatest element")
+    return (*empty, _views("argmax", _axis_last(x, axis), spec.outputs[0]))
+
+
+def _abort_where_empty(extent: Dim, kept: list[Dim], message: str) -> tuple[TirStmt, ...]:
+    if bounds(extent)[0] > 0:
+        return ()
+    empty = _compare("cmp_eq", as_index(extent), as_index(0))
+    wanted = _compare("cmp_gt", as_index(product(kept)), as_index(0))
+    return (Abort(_compare("logical_and", empty, wanted), "ValueError", message),)
+
+
+def _compare(op: str, left: Expr, right: Expr) -> Apply:
+    return Apply(scalar(DType.bool_), op, (left, right))
+
+
+def _topk(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    (x,) = _inputs(call, spec)
+    axis, k = call.attr("axis"), call.attr("k")
+    values, indices = (_axis_last(view, axis) for view in spec.outputs)
+    checks: tuple[TirStmt, ...] = ()
+    if bounds(x.shape[axis])[0] < k:
+        lacking = _compare("cmp_lt", as_index(x.shape[axis]), as_index(k))
+        checks = (Abort(lacking, "ValueError", f"tf.topk: k={k} is more than axis {axis} holds"),)
+    attrs = (("largest", call.attr("largest")),)
+    return (*checks, _views("topk", _axis_last(x, axis), values, indices, attrs=attrs))
+
+
+def _index_update(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    dst, index, src = _inputs(call, spec)
+    axis = call.attr("dim")
+    moved = (_axis_first(dst, axis), index, _axis_first(src, axis), _axis_first(spec.outputs[0], axis))
+    return (_views(call.op.name, *moved),)
+
+
+def _starts(
+    given: tuple[Dim | None, ...], operands: list[View], names: Names, call: Call
+) -> tuple[list[Dim], list[TirStmt]]:
+    """Starts as dims; those that are values are loaded first."""
+    values = iter(operands)
+    literals = iter(arg for arg in call.args[2:])
+    starts: list[Dim] = []
+    stmts: list[TirStmt] = []
+    for start in given:
+        if start is not None:
+            starts.append(start)
+            continue
+        atom = next(literals)
+        if isinstance(atom, Constant):
+            starts.append(int(atom.value))
+            continue
+        starts.append(_loaded(next(values), names, stmts))
+    return starts, stmts
+
+
+def _loaded(view: View, names: Names, stmts: list[TirStmt]) -> DimVar:
+    """The one element of ``view`` as an index."""
+    target = index_var(names.fresh(f"{view.buffer}_value"))
+    wide = Apply(scalar(DType.i64), "cast", (Load.of(buffer_var(view), view.offset),), (("dtype", DType.i64),))
+    stmts.append(Let(target, wide))
+    return DimVar(target.name, 0, 2**62)
+
+
+def _check_inside(op: str, start: Dim, size: Dim, extent: Dim, axis: int) -> tuple[TirStmt, ...]:
+    if isinstance(start, int) and bounds(extent - size - start)[0] >= 0:
+        return ()
+    low = _compare("cmp_lt", as_index(start), as_index(0))
+    high = _compare("cmp_gt", as_index(start + size), as_index(extent))
+    message = f"tf.{op}: the window of axis {axis} leaves its extent"
+    return (Abort(_compare("logical_or", low, high), "ValueError", message),)
+
+
+def _insert_slice(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    dst, update, *operands = _inputs(call, spec)
+    starts, stmts = _starts(call.attr("offsets"), operands, names, call)
+    for axis, (start, size, extent) in enumerate(zip(starts, update.shape, dst.shape, strict=True)):
+        stmts.extend(_check_inside("insert_slice", start, size, extent, axis))
+    window = spec.outputs[0].slice(tuple(starts), update.shape, (1,) * len(starts))
+    return (*stmts, _copy(dst, spec.outputs[0]), _copy(update, window))
+
+
+def _cache_update(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    cache, position, count, new = _inputs(call, spec)
+    stmts: list[TirStmt] = []
+    start, length = (_loaded(view, names, stmts) for view in (position, count))
+    short = _compare("cmp_lt", as_index(length), as_index(0))
+    long = _compare("cmp_gt", as_index(length), as_index(new.shape[1]))
+    message = "tf.cache_update: s is negative or more than the length of new"
+    stmts.append(Abort(_compare("logical_or", short, long), "ValueError", message))
+    stmts.extend(_check_inside("cache_update", start, length, cache.shape[1], 1))
+    window = _window(spec.outputs[0], 1, start, length)
+    return (*stmts, _copy(cache, spec.outputs[0]), _copy(_window(new, 1, 0, length), window))
+
+
+def _rope(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    q, k, cosine, sine, positions = _inputs(call, spec)
+    rows = positions
+    if len(rows.shape) == 1:
+        rows = View(rows.buffer, rows.dtype, (1, *rows.shape), (0, *rows.strides), rows.offset)
+    elif rows.shape[0] == 1:
+        rows = View(rows.buffer, rows.dtype, rows.shape, (0, rows.strides[1]), rows.offset)
+    return tuple(
+        _views("rope", x, cosine, sine, rows, out) for x, out in zip((q, k), spec.outputs, strict=True)
+    )
+
+
+def _grouped_matmul(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    return (_views("grouped_matmul", *_inputs(call, spec), spec.outputs[0]),)
+
+
+def _conv2d(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    x, weight, *bias = _inputs(call, spec)
+    out = spec.outputs[0]
+    geometry = Verbatim.of(
+        "ops::ConvGeometry{{%d, %d}, {%d, %d}, {%d, %d}, %d}"
+        % (*call.attr("stride"), *call.attr("padding"), *call.attr("dilation"), call.attr("groups"))
+    )
+    stmts: list[TirStmt] = []
+    for axis in (2, 3):
+        if bounds(out.shape[axis])[0] < 1:
+            small = _compare("cmp_lt", as_index(out.shape[axis]), as_index(1))
+            stmts.append(Abort(small, "ValueError", "tf.conv2d: x is smaller than the kernel's reach"))
+    pointer: Expr = PointerOf(view_expr(bias[0]).type, buffer_var(bias[0]), bias[0].offset) if bias else Verbatim.of(f"static_cast<{_cxx(x.dtype)} const*>(nullptr)")
+    return (*stmts, Evaluate("conv2d", (view_expr(x), view_expr(weight), pointer, view_expr(out), geometry)))
+
+
+def _cxx(dtype: DType) -> str:
+    return dtype.name
+
+
+def _shape_of(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    x = call.args[0].type
+    assert isinstance(x, TensorType)
+    out = spec.outputs[0]
+    return tuple(Store(buffer_var(out), out.offset + i, as_index(dim)) for i, dim in enumerate(x.shape))
+
+
+def _rank(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    x = call.args[0].type
+    assert isinstance(x, TensorType)
+    return (Store(buffer_var(spec.outputs[0]), spec.outputs[0].offset, as_index(x.rank)),)
+
+
 WHOLE_OPS: dict[str, Callable[[Call, KernelSpec, Names], tuple[TirStmt, ...]]] = {
     "concat": _concat,
     "stack": _stack,
+    "argmax": _argmax,
+    "topk": _topk,
+    "index_add": _index_update,
+    "index_copy": _index_update,
+    "insert_slice": _insert_slice,
+    "cache_update": _cache_update,
+    "rope": _rope,
+    "grouped_matmul": _grouped_matmul,
+    "conv2d": _conv2d,
+    "shape_of": _shape_of,
+    "rank": _rank,
 }
 """HIR op -> statements that compute it from views; everything here is one kernel of its own."""
+
+DENSE_OPERANDS: dict[str, tuple[int, ...]] = {"conv2d": (1, 2)}
+"""Operands that an op reads as one dense run; other views of them are copied before."""

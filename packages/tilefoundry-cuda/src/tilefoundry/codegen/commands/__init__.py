@@ -1,0 +1,1 @@
+"""Commands of the ``tilefoundry`` program that this wheel adds: ``doctor`` and ``cache``."""
