@@ -179,7 +179,7 @@ def test_eight_bit_gradients_move_but_do_not_add(tiled):
     assert [made.tensor.grad.carrier.get_value(6 * e) for e in range(4)] == [1.0] * 4
 
 
-@pytest.mark.spec("A66b", "LIFE.failure")
+@pytest.mark.spec("LIFE.failure")
 def test_a_failing_backward_writes_no_gradient(tiled):
     made = tiled.make(primary_capacity=2)
     compact = made.carrier.project(made.tensor, choose(0, 1, 2)).wait()
