@@ -50,6 +50,14 @@ def test_orchestration_methods_do_not_count() -> None:
     assert digest(layer(method=" + 1")) == digest(layer())
 
 
+def test_metadata_does_not_count_and_needs_no_text() -> None:
+    one = layer()
+    noted = Module(one.name, one.functions, one.entry, metadata={"seen": object()}, methods=one.methods)
+    assert digest(noted) == digest(one)
+    with pytest.raises(TypeError, match="object has no text in a program"):
+        as_script(noted)
+
+
 def test_the_levels_in_force_count_in_order_and_the_text_is_printed_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

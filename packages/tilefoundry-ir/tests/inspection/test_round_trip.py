@@ -250,7 +250,7 @@ def test_other_nodes_and_methods_without_source_are_refused_by_name() -> None:
     module = Module("m", methods={"forward": names["forward"]})  # type: ignore[dict-item]  # exec gives objects
     with pytest.raises(ValueError, match=r"m\.forward: Python keeps no source"):
         as_script(module)
-    assert "forward" not in as_script(module, methods=False)
+    assert "forward" not in as_script(module, program_only=True)
 
 
 def test_programs_that_passes_made_read_back_to_the_same_values() -> None:

@@ -30,7 +30,7 @@ def method_lines(owner: str, name: str, method: Callable[..., Any], header: Head
     except (OSError, TypeError) as error:
         raise ValueError(
             f"{owner}.{name}: Python keeps no source for this method ({error}); "
-            "define it in a file, or print without methods"
+            "define it in a file, or print the program alone"
         ) from None
     if isinstance(method, FunctionType):
         for line in _needs(method):

@@ -22,7 +22,7 @@ __all__ = ["as_script"]
 Scope = dict[str, Any]
 
 
-def as_script(node: Function | Module | PrimFunction, *, methods: bool = True) -> str:
+def as_script(node: Function | Module | PrimFunction, *, program_only: bool = False) -> str:
     """``node`` as a program of the DSL that Python can import.
 
     Running the text defines ``node.name`` as a node equal to ``node``. What the node calls outside itself is
@@ -33,7 +33,8 @@ def as_script(node: Function | Module | PrimFunction, *, methods: bool = True) -
     Args:
         node: a ``Function``, a ``Module``, or a ``PrimFunction``. Statements that lowering made and no author
             can write are listed for readers; such text does not read back.
-        methods: with False, orchestration methods are left out; the text then needs no Python source.
+        program_only: leave out what is no part of the program: orchestration methods, whose Python source
+            need not be there then, and metadata, whose values need no text.
 
     Raises:
         TypeError: a node of another kind, or an attribute value that has no text.
@@ -44,7 +45,7 @@ def as_script(node: Function | Module | PrimFunction, *, methods: bool = True) -
         raise TypeError(f"as_script takes a Function or a Module, got {type(node).__name__}")
     if isinstance(node, Function) and any(call.enters_child for call in function_calls(node)):
         node = stand_in(node.name, [((node.name,), node)], SameDefinition(), entry=node.name)
-    script = _Script(Header(names_of(node)), methods)
+    script = _Script(Header(names_of(node)), program_only)
     script.define(node)
     return script.text()
 
@@ -52,9 +53,9 @@ def as_script(node: Function | Module | PrimFunction, *, methods: bool = True) -
 class _Script:
     """The definitions written so far and what each top-level name stands for."""
 
-    def __init__(self, header: Header, methods: bool) -> None:
+    def __init__(self, header: Header, program_only: bool) -> None:
         self._header = header
-        self._methods = methods
+        self._program_only = program_only
         self._same = SameDefinition()
         self._blocks: list[list[str]] = []
         self._bound: Scope = {}
@@ -90,14 +91,14 @@ class _Script:
             entry=module.entry,
             target=module.target,
             topologies=module.topologies,
-            metadata=dict(module.metadata) or None,
+            metadata=None if self._program_only else dict(module.metadata) or None,
         )
         scope: Scope = {}
         members = self._children(module, scope, outer)
         for function in module.functions:
             members.append(self._member_function(function, scope, outer))
             scope[function.name] = function
-        if self._methods:
+        if not self._program_only:
             members += [method_lines(module.name, n, m, self._header) for n, m in module.methods.items()]
         return [*head, f"class {module.name}:", *_members(members)]
 
