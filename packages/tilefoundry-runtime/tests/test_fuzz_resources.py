@@ -169,7 +169,7 @@ def read_all(folder: Path, many: bool) -> tuple[str, dict[str, torch.Tensor]]:
         resource = SafetensorsResource(str(folder), device="cpu")
         stage = "read"
         keys = resource.keys()
-        return "done", resource.read_many(keys) if many else {key: resource.load(key) for key in keys if key}
+        return "done", resource.read_many(keys) if many else {key: resource.load(key) for key in keys}
     except DOCUMENTED as error:
         assert str(error)
         return stage, {}
@@ -180,8 +180,7 @@ def test_damaged_folders_give_documented_errors_or_the_right_tensors(tmp_path):
     for seed in range(COUNT):
         rng = random.Random(seed)
         make_folder(rng, folder)
-        # "" is a legal key of a file, and no name that can be asked for.
-        stage, found = read_all(folder, many=seed % 2 == 0 and "" not in _keys(folder))
+        stage, found = read_all(folder, many=seed % 2 == 0)
         stages[stage] += 1
         for key, tensor in found.items():
             source = folder / _shard(folder, key)
@@ -195,13 +194,6 @@ def test_damaged_folders_give_documented_errors_or_the_right_tensors(tmp_path):
     # Past the first stage: the folder opened, and reading it was put to the test.
     assert stages["read"] + stages["done"] >= 0.3 * COUNT
     assert all(stages[stage] > 0 for stage in ("open", "read", "done"))
-
-
-def _keys(folder: Path) -> tuple[str, ...]:
-    try:
-        return SafetensorsResource(str(folder), device="cpu").keys()
-    except DOCUMENTED:
-        return ()
 
 
 def _shard(folder: Path, key: str) -> str:

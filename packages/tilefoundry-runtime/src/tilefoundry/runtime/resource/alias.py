@@ -87,8 +87,8 @@ class Scope:
 
     def value(self, name: str) -> AliasValue:
         """What ``name`` stands for here."""
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"a tensor's name is a non-empty string, got {name!r}")
+        if not isinstance(name, str):
+            raise TypeError(f"a tensor's name is a string, got {name!r}")
         for key in (self.prefix + name, name):
             if key in self.alias:
                 return self.alias[key]

@@ -1,0 +1,1 @@
+"""Serves one small language model, by hand-written kernels or by a library that was built elsewhere."""
