@@ -66,6 +66,28 @@ def test_bf16_accumulates_wide(ops):
     assert ops.exact(ops.run("matmul", a, a.T.copy()))[0, 0] == 1024
 
 
+@pytest.fixture(params=["legacy", "per device"])
+def reduced_precision(request):
+    """The process lets f32 products drop to shorter types, by either of torch's settings."""
+    matmul = torch.backends.cuda.matmul
+    if request.param == "legacy":
+        torch.set_float32_matmul_precision("medium")
+        yield
+        torch.set_float32_matmul_precision("highest")
+    elif not hasattr(matmul, "fp32_precision"):
+        pytest.skip("this torch has the one setting only")
+    else:
+        before, matmul.fp32_precision = matmul.fp32_precision, "tf32"
+        yield
+        matmul.fp32_precision = before
+
+
+def test_f32_products_keep_their_precision(ops, reduced_precision):
+    a, b = ops.sample((33, 512), "f32"), ops.sample((512, 17), "f32", 1)
+    size = np.abs(ops.exact(a)) @ np.abs(ops.exact(b))
+    ops.assert_close(ops.run("matmul", a, b), ops.exact(a) @ ops.exact(b), length=8, magnitude=size)
+
+
 def test_dynamic_extents(ops):
     b, s = DimVar("B", 1, 9), DimVar("S", 1, 9)
     left, right = TensorType((b, s, 4), "f32"), TensorType((4, 3), "f32")

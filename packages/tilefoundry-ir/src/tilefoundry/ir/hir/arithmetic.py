@@ -9,7 +9,9 @@ from tilefoundry.ir.errors import TypeRuleError
 from tilefoundry.ir.hir.conversion import convert, decode, wide_dtype
 from tilefoundry.ir.types import DType, TensorType
 
-__all__ = ["compute", "require_arithmetic", "rounded"]
+# torch is imported where it is first needed: typing programs must not load it.
+
+__all__ = ["compute", "product", "require_arithmetic", "rounded"]
 
 
 def require_arithmetic(op: str, name: str, type_: TensorType) -> None:
@@ -26,6 +28,28 @@ def compute(function: Callable[..., Any], dtype: DType, *values: Any) -> Any:
     if not dtype.is_float or dtype is wide_dtype(dtype):
         return function(*values)
     return rounded(function(*(decode(value, dtype) for value in values)), dtype)
+
+
+def product(lhs: Any, rhs: Any) -> Any:
+    """``lhs @ rhs`` of floats in their own precision.
+
+    A process may let products of f32 drop to TF32 or bf16; then they are taken in f64.
+    """
+    import torch
+
+    if lhs.dtype is torch.float32 and not _products_are_exact():
+        return (lhs.double() @ rhs.double()).float()
+    return lhs @ rhs
+
+
+def _products_are_exact() -> bool:
+    import torch
+
+    try:
+        return torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:
+        # Raised where the setting was made per device, which has no one answer.
+        return False
 
 
 def rounded(wide: Any, dtype: DType) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 from tilefoundry.ir.core.op import Attr, Op
 from tilefoundry.ir.errors import EvaluationError, TypeRuleError
 from tilefoundry.ir.hir import attributes
-from tilefoundry.ir.hir.arithmetic import require_arithmetic, rounded
+from tilefoundry.ir.hir.arithmetic import product, require_arithmetic, rounded
 from tilefoundry.ir.hir.conversion import decode
 from tilefoundry.ir.hir.placement import fresh_type
 from tilefoundry.ir.hir.rules import require_dtype, require_index, require_same_dtype, require_tensor
@@ -115,14 +115,14 @@ def _attend(q: Any, k: Any, v: Any, attrs: Mapping[str, Any]) -> Any:
     import torch
 
     per = q.shape[0] // k.shape[0]
-    scores = q.unflatten(0, (k.shape[0], per)) @ k.unsqueeze(1).transpose(-1, -2) * attrs["scale"]
+    scores = product(q.unflatten(0, (k.shape[0], per)), k.unsqueeze(1).transpose(-1, -2)) * attrs["scale"]
     if attrs["softcap"] is not None:
         scores = torch.tanh(scores / attrs["softcap"]) * attrs["softcap"]
     visible = _visible(q.shape[1], k.shape[1], attrs, q.device)
     weights = torch.softmax(scores.masked_fill(~visible, float("-inf")), dim=-1)
     # A row without a visible key is 0 / 0.
     weights = weights.masked_fill(~visible.any(dim=-1, keepdim=True), 0.0)
-    return (weights @ v.unsqueeze(1)).flatten(0, 1)
+    return product(weights, v.unsqueeze(1)).flatten(0, 1)
 
 
 def _visible(queries: int, keys: int, attrs: Mapping[str, Any], device: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilefoundry.ir.core.op import Op
 from tilefoundry.ir.errors import EvaluationError, TypeRuleError
-from tilefoundry.ir.hir.arithmetic import require_arithmetic, rounded
+from tilefoundry.ir.hir.arithmetic import product, require_arithmetic, rounded
 from tilefoundry.ir.hir.conversion import convert, decode
 from tilefoundry.ir.hir.placement import anchor_storage, fresh_type
 from tilefoundry.ir.hir.rules import (
@@ -62,7 +62,7 @@ def _type_matmul(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
 def _product(lhs: Any, rhs: Any, dtype: DType) -> Any:
     """``lhs @ rhs`` of elements of ``dtype``, rounded once; integers modulo 2**64, then cut to ``dtype``."""
     if dtype.is_float:
-        return rounded(decode(lhs, dtype) @ decode(rhs, dtype), dtype)
+        return rounded(product(decode(lhs, dtype), decode(rhs, dtype)), dtype)
     return convert(_integer_product(lhs.long(), rhs.long()), DType.i64, dtype)
 
 

@@ -43,7 +43,9 @@ def _require_affine(op: str, types: tuple[Type, ...], axis: int) -> tuple[tuple[
         require_same_dtype(op, operands[1:])
     for name, type_ in operands[1:]:
         fits = type_.dtype in (x.dtype, DType.f32)
-        require_dtype(op, name, type_, fits, "f32" if x.dtype is DType.f32 else f"{x.dtype}, as x has, or f32")
+        require_dtype(
+            op, name, type_, fits, "f32" if x.dtype is DType.f32 else f"{x.dtype}, as x has, or f32"
+        )
         if type_.shape != x.shape[axis:]:
             expected = x.with_shape(x.shape[axis:])
             raise TypeRuleError(
