@@ -29,7 +29,7 @@ struct ThreadGroups {
 enum class Tier { lanes, warps, block, threads };
 
 /// The tier of group (extent, step) in a block of `threads`.
-__device__ constexpr Tier tier_of(ThreadGroup g, int threads) {
+CUTE_HOST_DEVICE constexpr Tier tier_of(ThreadGroup g, int threads) {
   const int span = g.extent * g.step;
   if (threads <= 32 || 32 % span == 0) return Tier::lanes;
   if (g.step < 32 && 32 % g.step == 0 && span % 32 == 0) return Tier::warps;
@@ -38,7 +38,7 @@ __device__ constexpr Tier tier_of(ThreadGroup g, int threads) {
 }
 
 /// Workspace slots of one kept element for that tier.
-__device__ constexpr int slots_of(ThreadGroup g, int threads) {
+CUTE_HOST_DEVICE constexpr int slots_of(ThreadGroup g, int threads) {
   switch (tier_of(g, threads)) {
     case Tier::lanes: return 0;
     case Tier::warps: return threads / 32 * g.step;
@@ -68,7 +68,7 @@ struct Operand<cute::Tensor<Engine, ShardLayout<L, A, M>>> {
 };
 
 template <class Layout>
-__device__ constexpr long long static_extent(int mode) {
+CUTE_HOST_DEVICE constexpr long long static_extent(int mode) {
   using Wrapped = decltype(cute::wrap(stdx::declval<Layout const&>().shape()));
   constexpr int rank = cute::tuple_size<Wrapped>::value;
   long long extent[rank] = {};
@@ -86,7 +86,7 @@ struct AxisMap {
   int axis[canonical];
   bool factors;
 
-  __device__ constexpr AxisMap() : axis{}, factors(true) {
+  CUTE_HOST_DEVICE constexpr AxisMap() : axis{}, factors(true) {
     if constexpr (canonical == logical) {
       for (int k = 0; k < canonical; ++k) axis[k] = k;
     } else {
@@ -109,12 +109,12 @@ struct Reduced {
   static_assert(AxisMap<GL, SL>{}.factors,
                 "ops::reduce: the canonical shape does not factor the logical one axis by axis, so logical axes have "
                 "no counterpart; give static extents that factor, or bind the canonical layout as the global one");
-  static __device__ constexpr bool axis(int k) { return Axes::contains(AxisMap<GL, SL>{}.axis[k]); }
+  static CUTE_HOST_DEVICE constexpr bool axis(int k) { return Axes::contains(AxisMap<GL, SL>{}.axis[k]); }
 };
 
 /// Whether the values along mesh axis M are combined: it splits a reduced axis, or holds partials that dst does not.
 template <class Red, class SL, class DstOperand, int M>
-__device__ constexpr bool combines() {
+CUTE_HOST_DEVICE constexpr bool combines() {
   using Attr = typename core::ShardFacts<SL>::template attr<M>;
   if constexpr (core::split_axis<Attr>::is_split) {
     return Red::axis(core::split_axis<Attr>::axis);
@@ -138,14 +138,14 @@ struct ThreadPlan {
   using M = typename SL::mesh_type;
   static constexpr int axes = M::rank;
 
-  static __device__ constexpr int level_of(TopologyScope scope) {
+  static CUTE_HOST_DEVICE constexpr int level_of(TopologyScope scope) {
     int found = -1;
     for_each_level([&](int level, TopologyScope s) { found = s == scope ? level : found; });
     return found;
   }
 
   /// Threads of the block, as the mesh sees them; 1 for a mesh without a thread level.
-  static __device__ constexpr int threads() {
+  static CUTE_HOST_DEVICE constexpr int threads() {
     if constexpr (level_of(TopologyScope::thread) >= 0) {
       using Dim = decltype(program_dim<core::level_in<TopologyScope::thread, SL>>());
       static_assert(cute::is_static<Dim>::value, "ops::reduce: the number of threads in a block must be static");
@@ -156,20 +156,20 @@ struct ThreadPlan {
   }
 
   /// Groups that combine, by ascending step, neighbours merged.
-  static __device__ constexpr ThreadGroups<axes> groups() { return collect(cute::make_seq<axes>{}); }
+  static CUTE_HOST_DEVICE constexpr ThreadGroups<axes> groups() { return collect(cute::make_seq<axes>{}); }
 
   /// Number of instances along combined mesh axes that hold partials (a mean divides by it).
-  static __device__ constexpr int partial_count() { return partials(cute::make_seq<axes>{}); }
+  static CUTE_HOST_DEVICE constexpr int partial_count() { return partials(cute::make_seq<axes>{}); }
 
  private:
   template <class F>
-  static __device__ constexpr void for_each_level(F const& f) {
+  static CUTE_HOST_DEVICE constexpr void for_each_level(F const& f) {
     int level = 0;
     cute::for_each(M::topologies, [&](auto scope) { f(level++, scope); });
   }
 
   template <int Axis>
-  static __device__ constexpr void add(ThreadGroups<axes>& out) {
+  static CUTE_HOST_DEVICE constexpr void add(ThreadGroups<axes>& out) {
     if constexpr (combines<Red, SL, Operand<Dst>, Axis>()) {
       constexpr auto all = M::axis_groups();
       constexpr int level = level_of(TopologyScope::thread);
@@ -197,7 +197,7 @@ struct ThreadPlan {
   }
 
   template <int... Axis>
-  static __device__ constexpr ThreadGroups<axes> collect(cute::seq<Axis...>) {
+  static CUTE_HOST_DEVICE constexpr ThreadGroups<axes> collect(cute::seq<Axis...>) {
     ThreadGroups<axes> raw{};
     raw.count = 0;
     (add<Axis>(raw), ...);
@@ -220,13 +220,13 @@ struct ThreadPlan {
   }
 
   template <int... Axis>
-  static __device__ constexpr int partials(cute::seq<Axis...>) {
+  static CUTE_HOST_DEVICE constexpr int partials(cute::seq<Axis...>) {
     int n = 1;
     ((n *= partial_extent<Axis>()), ...);
     return n;
   }
   template <int Axis>
-  static __device__ constexpr int partial_extent() {
+  static CUTE_HOST_DEVICE constexpr int partial_extent() {
     using Attr = typename core::ShardFacts<SL>::template attr<Axis>;
     if constexpr (core::is_partial<Attr> && combines<Red, SL, Operand<Dst>, Axis>()) {
       return core::static_or_minus_one<decltype(cute::size<Axis>(stdx::declval<M const&>().mesh_layout))>();
@@ -239,7 +239,7 @@ struct ThreadPlan {
 /// Whether top-level mode K of a plain source is reduced: `Reduced` for tensors without a mesh.
 template <class Axes>
 struct PlainReduced {
-  static __device__ constexpr bool axis(int k) { return Axes::contains(k); }
+  static CUTE_HOST_DEVICE constexpr bool axis(int k) { return Axes::contains(k); }
 };
 
 }  // namespace reduce_impl

@@ -10,7 +10,7 @@ namespace ops {
 /// Compile-time list of logical axes.
 template <int... Axis>
 struct axes {
-  static __device__ constexpr bool contains(int axis) { return ((axis == Axis) || ...); }
+  static CUTE_HOST_DEVICE constexpr bool contains(int axis) { return ((axis == Axis) || ...); }
 };
 
 struct sum_op {

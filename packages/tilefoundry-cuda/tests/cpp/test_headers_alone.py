@@ -1,0 +1,78 @@
+"""Every header compiles by itself, warnings as errors: CPU and host-capable ones with g++ (and clang++), device ones
+with NVRTC for sm_80 and sm_90a. Feature macros pull in what they name and no more."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+INCLUDE = Path(__file__).resolve().parents[4] / "cpp-runtime" / "include"
+CPU = sorted(p.relative_to(INCLUDE).as_posix() for p in (INCLUDE / "tilefoundry/runtime/cpu").rglob("*.h"))
+CUDA = sorted(p.relative_to(INCLUDE).as_posix() for p in (INCLUDE / "tilefoundry/runtime/cuda").rglob("*.cuh"))
+HOST_CAPABLE = [name for name in CUDA if "/ops/" not in name and not name.endswith("cuda/runtime.cuh")]
+
+
+def test_there_are_headers():
+    assert len(CPU) > 8 and len(CUDA) > 20 and len(HOST_CAPABLE) > 8
+
+
+@pytest.mark.parametrize("name", CPU)
+def test_cpu_header_alone(name: str, cpu_gxx):
+    built = cpu_gxx(f"#include <{name}>\nint main() {{}}\n", "-O1")
+    assert built.ok, built.log
+
+
+@pytest.mark.parametrize("name", ["tilefoundry/runtime.h"])
+def test_umbrella_with_clang(name: str, tmp_path: Path):
+    if shutil.which("clang++") is None:
+        pytest.skip("no clang++ on PATH")
+    (tmp_path / "a.cc").write_text(f"#include <{name}>\nint main() {{}}\n")
+    command = ["clang++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-fsyntax-only"]
+    done = subprocess.run(
+        [*command, "-DTILEFOUNDRY_TARGET_CPU", f"-I{INCLUDE}", str(tmp_path / "a.cc")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", HOST_CAPABLE)
+def test_host_capable_header_alone(name: str, cuda_gxx):
+    built = cuda_gxx(f"#include <{name}>\nint main() {{}}\n", "-O0")
+    assert built.ok, built.log
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", [n for n in CUDA if n not in HOST_CAPABLE])
+def test_device_header_alone(name: str, arch: str, nvrtc):
+    """The runtime header stands for the whole umbrella: without feature macros it includes everything."""
+    if arch == "sm_80" and name.endswith(("mbarrier.cuh", "tma.cuh")):
+        pytest.skip("these instructions exist from sm_90 on; the functions are templates or unused below it")
+    source = f'#include <{name}>\nextern "C" __global__ void kernel() {{}}\n'
+    built = nvrtc(source, arch, "-Werror", "all-warnings")
+    assert built.ok, built.log
+    assert "warning" not in built.log
+
+
+FEATURES = {
+    "ELEMENTWISE": ("ops::relu_op", ["ops::sum_op", "ops::mbarrier", "ops::store_result", "ops::SyncKind"]),
+    "REDUCE": ("ops::sum_op", ["ops::mbarrier", "ops::store_result", "ops::SyncKind"]),
+    "SYNC": ("ops::SyncKind", ["ops::relu_op", "ops::sum_op", "ops::mbarrier"]),
+    "TMA": ("ops::mbarrier", ["ops::relu_op", "ops::sum_op"]),
+    "MATMUL": ("ops::store_result", ["ops::sum_op", "ops::mbarrier", "ops::SyncKind"]),
+    "SHARDS": ("shard::B", ["ops_marker"]),
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_feature_macro_is_narrow(feature: str, nvrtc):
+    """What a feature names is there; the others' names are unknown."""
+    present, absent = FEATURES[feature]
+    flags = ("-DTILEFOUNDRY_TARGET_CUDA", f"-DTILEFOUNDRY_USE_{feature}")
+    source = "#include <tilefoundry/runtime.h>\nusing namespace tilefoundry;\n"
+    kernel = 'extern "C" __global__ void kernel() {}\n'
+    there = nvrtc(source + f"using there = {present};\n" + kernel, "sm_90a", *flags)
+    assert there.ok, there.log
+    for name in absent:
+        assert not nvrtc(source + f"using absent = {name};\n" + kernel, "sm_90a", *flags).ok
