@@ -39,9 +39,15 @@ class CPU(TorchStorage):
             flat = allocate_flat(count, kind, "cpu", empty)
         super().__init__(kind, mutable, flat, shared=pointer is not None)
 
+    _pinned_flat: object = None
+    _pinned = False
+
     def is_pinned(self) -> bool:
         """Whether the memory is page-locked."""
-        return self._flat.numel() > 0 and self._flat.is_pinned()
+        if self._pinned_flat is not self._flat:
+            # Asking the driver takes longer than a small copy, so the answer is kept with the storage.
+            self._pinned_flat, self._pinned = self._flat, self._flat.numel() > 0 and self._flat.is_pinned()
+        return self._pinned
 
     def adopt_storage(self, fresh: Carrier) -> bool:
         if not isinstance(fresh, CPU) or self._shared or self.is_pinned() or fresh.size() != self.size():

@@ -5,7 +5,6 @@ torch is imported where a carrier first needs it, to keep the import of this pac
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .. import seam
@@ -13,18 +12,34 @@ from ..dtypes import DType, as_dtype
 from .base import Carrier, as_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import torch
 
 
-@contextmanager
-def plain_torch() -> Iterator[None]:
-    """No autograd and no inference mode, so that storage made here stays writable everywhere."""
-    import torch
+class plain_torch:
+    """No autograd and no inference mode within, so that storage made there stays writable everywhere.
 
-    with torch.inference_mode(False), torch.no_grad():
-        yield
+    Enters only what is not so already: most calls come from code that runs under neither.
+    """
+
+    __slots__ = ("_grad", "_inference")
+
+    def __enter__(self) -> None:
+        import torch
+
+        self._inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else None
+        if self._inference is not None:
+            self._inference.__enter__()
+        self._grad = torch.is_grad_enabled()
+        if self._grad:
+            torch.set_grad_enabled(False)
+
+    def __exit__(self, *error: object) -> None:
+        import torch
+
+        if self._grad:
+            torch.set_grad_enabled(True)
+        if self._inference is not None:
+            self._inference.__exit__(*error)
 
 
 def refuse_strange(tensor: torch.Tensor, verb: str) -> None:

@@ -15,6 +15,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 from .. import seam
@@ -22,6 +23,7 @@ from ..carriers import hostmemory
 from ..carriers.base import Carrier
 from ..carriers.cpu import CPU
 from ..carriers.torch_storage import TorchStorage, plain_torch
+from . import parallel
 from .completion import Completion
 from .pool import DEMAND, pool
 from .transfer import Run, Submitted
@@ -71,14 +73,20 @@ RELAXED = 2
 """The driver's capture mode in which a thread's calls cannot break another thread's capture."""
 
 
-def _exchange_capture_mode(mode: int) -> int:
-    """Set this thread's capture mode; the one before."""
-    value = ctypes.c_int(mode)
+@cache
+def _exchange() -> Callable[[object], int] | None:
     try:
-        ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(value))
+        return ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode
     except (OSError, AttributeError):
         # Without the driver library there is no capture to disturb.
-        return mode
+        return None
+
+
+def _exchange_capture_mode(mode: int) -> int:
+    """Set this thread's capture mode; the one before."""
+    value, exchange = ctypes.c_int(mode), _exchange()
+    if exchange is not None:
+        exchange(ctypes.byref(value))
     return value.value
 
 
@@ -148,10 +156,15 @@ def lane(device: int, direction: str) -> Lane:
         return _lanes[key]
 
 
+_inherited: list[dict[tuple[int, str], Lane]] = []
+
+
 def _after_fork() -> None:
-    global _guard
+    global _guard, _lanes
     _guard = threading.Lock()
-    _lanes.clear()
+    # Destroying the parent's streams and events here would call a device that the child cannot use.
+    _inherited.append(_lanes)
+    _lanes = {}
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -185,13 +198,20 @@ class ToDevice(Submitted):
         self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
     ) -> Completion[None]:
         """See ``Transfer.submit``."""
-        seam.enter("submit")
-        with beside_captures():
-            on = lane(_device(target), "h2d")
-            _order_after_caller(on, on.device)
-            if isinstance(source, CPU) and source.is_pinned():
-                return _pinned(source, target, runs, on)
+        on = _begin(_device(target), "h2d")
+        if isinstance(source, CPU) and source.is_pinned():
+            return _pinned(source, target, runs, on)
         return _on_worker(lambda: _fill(source, target, tuple(runs), on), on, (source, target), priority)
+
+    def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
+        """See ``Transfer.perform``."""
+        on = _begin(_device(target), "h2d")
+        if isinstance(source, CPU) and source.is_pinned():
+            _block(source, target, runs, on)
+        else:
+            _fill(source, target, tuple(runs), on)
+            with beside_captures():
+                on.stream.record_event().synchronize()
 
 
 class FromDevice(Submitted):
@@ -201,13 +221,18 @@ class FromDevice(Submitted):
         self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
     ) -> Completion[None]:
         """See ``Transfer.submit``."""
-        seam.enter("submit")
-        with beside_captures():
-            on = lane(_device(source), "d2h")
-            _order_after_caller(on, on.device)
-            if isinstance(target, CPU) and target.is_pinned():
-                return _pinned(source, target, runs, on)
+        on = _begin(_device(source), "d2h")
+        if isinstance(target, CPU) and target.is_pinned():
+            return _pinned(source, target, runs, on)
         return _on_worker(lambda: _drain(source, target, tuple(runs), on), on, (source, target), priority)
+
+    def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
+        """See ``Transfer.perform``."""
+        on = _begin(_device(source), "d2h")
+        if isinstance(target, CPU) and target.is_pinned():
+            _block(source, target, runs, on)
+        else:
+            _drain(source, target, tuple(runs), on)
 
 
 class BetweenDevices(Submitted):
@@ -217,26 +242,54 @@ class BetweenDevices(Submitted):
         self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
     ) -> Completion[None]:
         """See ``Transfer.submit``."""
-        seam.enter("submit")
-        with beside_captures():
-            on = lane(_device(target), "d2d")
-            for device in {_device(source), _device(target)}:
-                _order_after_caller(on, device)
-            return _pinned(source, target, runs, on)
+        on = _begin(_device(target), "d2d")
+        if _device(source) != on.device:
+            _order_after_caller(on, _device(source))
+        return _pinned(source, target, runs, on)
+
+    def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
+        """See ``Transfer.perform``."""
+        on = _begin(_device(target), "d2d")
+        if _device(source) != on.device:
+            _order_after_caller(on, _device(source))
+        _block(source, target, runs, on)
+
+
+def _begin(device: int, direction: str) -> Lane:
+    seam.enter("submit")
+    with beside_captures():
+        on = lane(device, direction)
+        _order_after_caller(on, device)
+    return on
 
 
 def _pinned(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> Completion[None]:
+    completion: Completion[None] = Completion()
+    with beside_captures():
+        keep = _enqueue(source, target, runs, on)
+        on.finish(completion, (source, target, keep))
+    return completion
+
+
+def _block(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
+    # The caller waits itself: handing over to the reaper costs more than a small copy.
+    with beside_captures():
+        _enqueue(source, target, runs, on)
+        on.stream.record_event().synchronize()
+
+
+def _enqueue(
+    source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane
+) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
-    completion: Completion[None] = Completion()
     with plain_torch(), torch.cuda.stream(on.stream):
         origin, goal = _bytes(source), _bytes(target)
         for run in runs:
             seam.enter("copy")
             piece = goal[run.target : run.target + run.nbytes]
             piece.copy_(origin[run.source : run.source + run.nbytes], non_blocking=True)
-    on.finish(completion, (source, target, origin, goal))
-    return completion
+    return origin, goal
 
 
 def _bytes(carrier: Carrier) -> torch.Tensor:
@@ -261,6 +314,7 @@ def _on_worker(job: Callable[[], None], on: Lane, keep: object, priority: int) -
 
 def _pieces(runs: Sequence[Run]):
     for run in runs:
+        seam.enter("copy")
         for start in range(0, run.nbytes, SLOT):
             yield Run(run.source + start, run.target + start, min(SLOT, run.nbytes - start))
 
@@ -268,12 +322,10 @@ def _pieces(runs: Sequence[Run]):
 def _fill(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
     import torch
 
-    allow_during_capture()
-    with on.lock, plain_torch(), torch.cuda.device(on.device):
+    with on.lock, beside_captures(), plain_torch(), torch.cuda.device(on.device):
         ring, goal = on.ring(), _bytes(target)
         for k, piece in enumerate(_pieces(runs)):
             pool().checkpoint()
-            seam.enter("copy")
             buffer, event = ring[k % SLOTS]
             event.synchronize()
             _load(source, piece, buffer)
@@ -286,7 +338,7 @@ def _fill(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> No
 def _load(source: Carrier, piece: Run, buffer: torch.Tensor) -> None:
     address = source.host_address()
     if address is not None:
-        hostmemory.copy(buffer.data_ptr(), address + piece.source, piece.nbytes)
+        parallel.copy(buffer.data_ptr(), address + piece.source, piece.nbytes)
     else:
         source.load_bytes(piece.source, hostmemory.view(buffer.data_ptr(), piece.nbytes))
 
@@ -294,13 +346,11 @@ def _load(source: Carrier, piece: Run, buffer: torch.Tensor) -> None:
 def _drain(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
     import torch
 
-    allow_during_capture()
-    with on.lock, plain_torch(), torch.cuda.device(on.device):
+    with on.lock, beside_captures(), plain_torch(), torch.cuda.device(on.device):
         ring, origin = on.ring(), _bytes(source)
         flying: list[tuple[int, Run]] = []
         for k, piece in enumerate(_pieces(runs)):
             pool().checkpoint()
-            seam.enter("copy")
             if len(flying) == SLOTS:
                 _store(target, ring, *flying.pop(0))
             buffer, event = ring[k % SLOTS]
@@ -318,7 +368,7 @@ def _store(target: Carrier, ring: list[tuple[torch.Tensor, torch.cuda.Event]], k
     event.synchronize()
     address = target.host_address()
     if address is not None:
-        hostmemory.copy(address + piece.target, buffer.data_ptr(), piece.nbytes)
+        parallel.copy(address + piece.target, buffer.data_ptr(), piece.nbytes)
     else:
         target.store_bytes(piece.target, hostmemory.view(buffer.data_ptr(), piece.nbytes))
 

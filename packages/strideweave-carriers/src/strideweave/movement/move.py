@@ -101,7 +101,7 @@ class _Plan:
             self.target.grow(need)
             self.grew = True
             goal = self.target.value_carrier()
-        elif self.tensor.carrier.value_carrier().host_address() is None and goal.host_address() is not None:
+        elif _may_stop_half_way(self.tensor.carrier.value_carrier()) and goal.host_address() is not None:
             self.staged = goal.allocate_like(need, empty=True)
             return self.staged
         return goal
@@ -135,6 +135,11 @@ class _Plan:
         if self.reads:
             self.tensor.carrier.drop_read()
             self.reads = False
+
+
+def _may_stop_half_way(source: Carrier) -> bool:
+    # Reads of files can fail between two pieces; copies of memory cannot.
+    return source.host and source.host_address() is None
 
 
 def _adopt(staged: Carrier, goal: Carrier, nbytes: int) -> None:

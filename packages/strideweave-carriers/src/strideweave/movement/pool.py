@@ -108,9 +108,14 @@ def pool() -> Pool:
     global _pool
     with _guard:
         if _pool is None:
-            _pool = Pool(max(2, min(8, os.cpu_count() or 2)))
-            atexit.register(_pool.stop)
+            _pool = registered(Pool(max(2, min(8, os.cpu_count() or 2))))
         return _pool
+
+
+def registered(started: Pool) -> Pool:
+    """``started``, to be stopped when the interpreter exits."""
+    atexit.register(started.stop)
+    return started
 
 
 def _after_fork() -> None:

@@ -10,6 +10,7 @@ from .. import seam
 from ..carriers import hostmemory
 from ..carriers.base import Carrier
 from ..errors import UnsupportedOperationPlan
+from . import parallel
 from .completion import Completion
 from .pool import CHUNK, DEMAND, pool
 
@@ -86,7 +87,7 @@ def copy_runs(source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
 def _copy_piece(source: Carrier, target: Carrier, run: Run) -> None:
     origin, goal = source.host_address(), target.host_address()
     if goal is not None and origin is not None:
-        hostmemory.copy(goal + run.target, origin + run.source, run.nbytes)
+        parallel.copy(goal + run.target, origin + run.source, run.nbytes)
     elif goal is not None:
         source.load_bytes(run.source, hostmemory.view(goal + run.target, run.nbytes))
     elif origin is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from html import escape
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
     from .carrier import TiledEvictable
