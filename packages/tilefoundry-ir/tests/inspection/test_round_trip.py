@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import time
 from collections import Counter
 
 import pytest
@@ -275,3 +276,17 @@ def test_programs_that_passes_made_read_back_to_the_same_values() -> None:
             torch.testing.assert_close(want, direct, rtol=0, atol=0, equal_nan=True)
             compared += 1
     assert compared >= 10
+
+
+def test_calls_of_calls_are_compared_and_printed_in_linear_time() -> None:
+    """Forty functions, each calling the one before it twice: 2 ** 40 calls if each were followed."""
+    lines = ["from tilefoundry.dsl import *", "", "@func", "def f0(x: Tensor[(4,), 'f32']): return x * 0.5"]
+    for i in range(1, 40):
+        lines += ["", "@func", f"def f{i}(x: Tensor[(4,), 'f32']): return f{i - 1}(f{i - 1}(x))"]
+    source = "\n".join(lines) + "\n"
+    start = time.perf_counter()
+    one, other = read_back(source)["f39"], read_back(source)["f39"]
+    assert one == other
+    assert one != read_back(source.replace("0.5", "0.25"))["f39"]
+    assert reads_back(one).count("@func") == 40
+    assert time.perf_counter() - start < 5

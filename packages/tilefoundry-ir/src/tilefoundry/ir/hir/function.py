@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -153,6 +154,9 @@ class Function:
             return True
         if not isinstance(other, Function):
             return NotImplemented
+        return _compared_once(self, other)
+
+    def _same_as(self, other: Function) -> bool:
         return (
             self._key() == other._key()
             and self.body == other.body
@@ -172,3 +176,27 @@ class Function:
             f"{self.name} is a TileFoundry function, not a Python one: run it with "
             f"tilefoundry.evaluate({self.name}, ...), or put it in a @module and call module.{self.name}(...)"
         )
+
+
+class _Comparison(threading.local):
+    """Pairs of functions that the comparison running on this thread has settled."""
+
+    settled: dict[tuple[int, int], bool] | None = None
+
+
+_COMPARISON = _Comparison()
+
+
+def _compared_once(a: Function, b: Function) -> bool:
+    """``a == b``, each pair of callees compared once: calls of calls would take exponential time otherwise."""
+    settled = _COMPARISON.settled
+    if settled is not None:
+        key = (id(a), id(b))
+        if key not in settled:
+            settled[key] = a._same_as(b)
+        return settled[key]
+    _COMPARISON.settled = {}
+    try:
+        return a._same_as(b)
+    finally:
+        _COMPARISON.settled = None
