@@ -242,3 +242,49 @@ def test_module_far_from_its_class_is_refused(run):
                     return x
             """
         )
+
+
+def test_a_function_that_calls_a_child_of_another_class_is_refused(run):
+    with pytest.raises(DslError, match="part.f is called, but this module has no child 'part'"):
+        run(
+            """
+            @module(entry="f")
+            class Part:
+                @func
+                def f(x: Tensor[(4,), "f32"]):
+                    return x
+            class Plain:
+                part = Part
+                @func
+                def g(x: Tensor[(4,), "f32"]):
+                    return part(x)
+            @module
+            class M:
+                g = Plain.g
+            """
+        )
+
+
+def test_specialised_bodies_reach_the_attached_children(run):
+    names = run(
+        """
+        S = DimVar("S", 1, 9)
+        @module(entry="f")
+        class Part:
+            @func
+            def f(x: Tensor[(S,), "f32"]):
+                return x + 1.0
+        @module
+        class M:
+            part = Part
+            @func
+            def g(x: Tensor[(S,), "f32"]) -> Tensor[(S,), "f32"]:
+                pass
+            @g.specialize(DimVarRangePat("S", 1, 9))
+            def _(x: Tensor[(S,), "f32"]) -> Tensor[(S,), "f32"]:
+                return part(x)
+        """
+    )
+    made = names["M"]
+    (bind,) = made.lookup("g").variants[0].function.stmts()
+    assert bind.value.callee is made.child("part").lookup("f")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
@@ -63,13 +64,20 @@ def _read_attribute(ctx: BodyContext, node: ast.Attribute, hint: str | None) -> 
         try:
             return getattr(base, node.attr)
         except AttributeError as error:
-            name = base.__name__ if isinstance(base, ModuleType) else describe(base)
-            raise TypeError(f"{name} has no {node.attr!r} ({error})") from None
+            raise TypeError(_no_attribute(base, node.attr, error)) from None
 
 
 def _read_conditional(ctx: BodyContext, node: ast.IfExp, hint: str | None) -> Any:
     chosen = node.body if truth(ctx, node.test, ctx.read(node.test)) else node.orelse
     return ctx.read(chosen, hint)
+
+
+def _no_attribute(base: Any, name: str, error: AttributeError) -> str:
+    if not isinstance(base, ModuleType):
+        return str(error) or f"{describe(base)} has no {name!r}"
+    close = get_close_matches(name, [n for n in dir(base) if not n.startswith("_")])
+    hint = f"; did you mean {', '.join(close)}?" if close else ""
+    return f"{base.__name__} has no {name!r}{hint}"
 
 
 def _read_comprehension(

@@ -23,6 +23,7 @@ from tilefoundry.ir.types import (
     substitute,
 )
 from tilefoundry.ir.types.dim import floordiv
+from tilefoundry.ir.types.shard import holds_instances
 
 __all__ = ["call_function"]
 
@@ -113,6 +114,10 @@ def _tensor_types(label: str, param: Var, atom: Atom) -> tuple[TensorType, Tenso
         raise TypeError(f"{label}: {param.name} is {declared}, got {actual}; use tf.cast")
     if declared.rank != actual.rank:
         raise TypeError(f"{label}: {param.name} is {declared}, got {actual}: ranks differ")
+    if holds_instances(actual):
+        raise TypeError(
+            f"{label}: {param.name} got {actual}, what one instance holds; fold it back with tf.reshard"
+        )
     if declared.layout is not None and declared.layout != actual.layout:
         raise TypeError(
             f"{label}: {param.name} is laid out as {declared.layout}, got {actual}; use tf.reshard"

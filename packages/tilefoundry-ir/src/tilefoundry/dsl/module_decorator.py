@@ -123,11 +123,8 @@ class _Declaration:
 
     def _module(self, name: str, members: _Members) -> Module:
         children = tuple(members.children)
-        for function in members.functions:
-            if isinstance(function, AuthoredFunction) and not function.sealed:
-                for definition in (function, *(variant.function for variant in function.variants)):
-                    definition.body = relink_children(definition.body, children)
         try:
+            _relink(members.functions, children)
             return Module(
                 name,
                 tuple(members.functions),
@@ -142,6 +139,13 @@ class _Declaration:
             raise
         except (TypeError, ValueError) as error:
             raise members.source.error(members.node, str(error)) from None
+
+
+def _relink(functions: Sequence[Any], children: Sequence[Module]) -> None:
+    for function in functions:
+        if isinstance(function, AuthoredFunction) and not function.sealed:
+            for definition in (function, *(variant.function for variant in function.variants)):
+                definition.body = relink_children(definition.body, children)
 
 
 class _Members:

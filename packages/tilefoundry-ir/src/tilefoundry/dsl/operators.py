@@ -87,6 +87,10 @@ def _python_binary(
 ) -> Any:
     with ctx.pointing_at(node):
         _check_size(symbol, lhs, rhs)
+        if type(lhs).__module__.startswith("tilefoundry.dsl.") or type(rhs).__module__.startswith(
+            "tilefoundry.dsl."
+        ):
+            raise TypeError(f"{symbol} is not defined on {describe(lhs)} and {describe(rhs)}")
         if symbol == "@" and isinstance(rhs, tuple):
             return SplitExtent(lhs, rhs)
         return python(lhs, rhs)

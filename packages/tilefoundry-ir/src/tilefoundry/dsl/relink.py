@@ -17,6 +17,8 @@ def relink_children(body: Block | None, children: Sequence[Module]) -> Block | N
     """``body`` with every callee inside a child replaced by the function that the child holds under that path.
 
     A body is read before its class is complete, and an attached child may be a copy under another name.
+
+    Raises ValueError for a call into a child that is not among ``children``.
     """
     if body is None:
         return None
@@ -40,6 +42,8 @@ def _bind(stmt: Bind, children: dict[str, Module]) -> Bind:
     value = stmt.value
     if not isinstance(value, FunctionCall) or not value.enters_child:
         return stmt
+    if value.path[0] not in children:
+        raise ValueError(f"{'.'.join(value.path)} is called, but this module has no child {value.path[0]!r}")
     node: Any = children[value.path[0]]
     for part in value.path[1:-1]:
         node = node.child(part)

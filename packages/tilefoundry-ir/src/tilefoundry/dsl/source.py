@@ -81,8 +81,8 @@ def load_class(
         if node.decorator_list[0].lineno <= line <= node.lineno:
             return source, node
     raise DslError(
-        f"{code.co_filename}:{line}: the source of the class {name} is not there; keep @module directly above the class, in a "
-        "file or a notebook cell that did not change since it ran"
+        f"{code.co_filename}:{line}: the source of the class {name} is not there; keep @module directly above the "
+        "class, in a file or a notebook cell that did not change since it ran"
     )
 
 

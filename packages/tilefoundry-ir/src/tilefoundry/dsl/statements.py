@@ -14,6 +14,7 @@ from tilefoundry.dsl.operators import apply_binary
 from tilefoundry.dsl.unrolling import static_items
 from tilefoundry.ir.core.expr import Atom
 from tilefoundry.ir.types import StorageKind, TensorType, TupleType, Type
+from tilefoundry.ir.types.shard import holds_instances
 
 __all__ = ["STATEMENTS", "check_declared"]
 
@@ -103,6 +104,8 @@ def _returned(ctx: BodyContext, node: ast.expr, value: Any, declared: Type | Non
             return constant(value, declared.dtype)
     if not is_value(value):
         raise ctx.error(node, f"{what} must be a tensor, got {describe(value)}")
+    if holds_instances(value.type):
+        raise ctx.error(node, f"{what} is {value.type}, what one instance holds; fold it back with tf.reshard")
     if declared is not None:
         check_declared(ctx, node, what, declared, value.type)
     return value

@@ -43,7 +43,7 @@ def _read_subscript(ctx: BodyContext, node: ast.Subscript, hint: str | None) -> 
     if not is_value(base):
         key = _python_key(ctx, node.slice)
         with ctx.pointing_at(node):
-            return base[key]
+            return _python_item(base, key)
     if isinstance(base.type, TupleType):
         return _item(ctx, node, base, hint)
     entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -61,6 +61,12 @@ def _python_key(ctx: BodyContext, node: ast.expr) -> Any:
     if isinstance(node, ast.Tuple) and any(isinstance(part, ast.Slice) for part in node.elts):
         return tuple(_python_key(ctx, part) for part in node.elts)
     return ctx.read_static(node, "an index into a Python object")
+
+
+def _python_item(base: Any, key: Any) -> Any:
+    if not hasattr(type(base), "__getitem__") and not hasattr(base, "__class_getitem__"):
+        raise TypeError(f"{describe(base)} has no items")
+    return base[key]
 
 
 def _item(ctx: BodyContext, node: ast.Subscript, base: Any, hint: str | None) -> Any:

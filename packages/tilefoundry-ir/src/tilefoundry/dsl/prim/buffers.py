@@ -11,7 +11,7 @@ from tilefoundry.dsl.context import BodyContext, describe, is_value
 from tilefoundry.dsl.extents import is_extent
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.tir.expr import BufferView, Load
-from tilefoundry.ir.types import Dim, TensorType
+from tilefoundry.ir.types import Dim, TensorType, bounds
 from tilefoundry.ir.types.dim import product
 
 __all__ = ["Buffer", "element_index", "load", "row_major", "view"]
@@ -96,6 +96,8 @@ def _window(ctx: BodyContext, entry: ast.expr, extent: Dim) -> _Window:
         raise ctx.error(entry, "a window of a buffer has the step 1")
     start = 0 if entry.lower is None else _position(ctx, entry.lower)
     stop = extent if entry.upper is None else _position(ctx, entry.upper)
+    if bounds(stop - start)[1] < 0:
+        raise ctx.error(entry, f"the window [{start}, {stop}) ends before it starts")
     return start, stop - start, False
 
 
