@@ -11,7 +11,7 @@ from programs import read_back
 
 from tilefoundry.evaluator import evaluate
 from tilefoundry.ir.core.expr import Var
-from tilefoundry.ir.errors import EvaluationError, TypeRuleError
+from tilefoundry.ir.errors import DslError, EvaluationError, TypeRuleError
 from tilefoundry.ir.hir import HIR_OPS
 from tilefoundry.ir.types import StorageKind, TensorType
 from tilefoundry.ir.types.shard import Instances, Mesh, P, Topology, layout_from_sugar
@@ -132,3 +132,18 @@ def test_a_fold_needs_the_mesh_and_the_local_shape() -> None:
         call("reshard", part, layout=(1, 12), storage="gmem")
     with pytest.raises(TypeRuleError, match=r"one instance holds \(1, 12\), but under .* it holds \(1, 6\)"):
         call("reshard", part, layout=(2 @ M.x, 6), storage="gmem")
+
+
+def test_what_one_instance_holds_is_neither_returned_nor_passed_on() -> None:
+    head = "from tilefoundry.dsl import *\n\n@func\ndef g(v: Tensor[(1, 2, 6), 'f32']): return v * 2.0\n\n"
+    body = (
+        "@func\ndef f(x: Tensor[(4, 6), 'f32']):\n"
+        "    with Mesh('cta', (2,), ('b',)) as m:\n"
+        "        part = tf.local(tf.reshard(x, (4 @ m.b, 6), 'rmem'))\n"
+        "    return {}\n"
+    )
+    for written in ("part", "(x, part)", "tf.exp(part)"):
+        with pytest.raises(DslError, match=r"what one instance holds; fold it back with tf\.reshard"):
+            read_back(head + body.format(written))
+    with pytest.raises(DslError, match=r"g: v got .* what one instance holds"):
+        read_back(head + body.format("g(part)"))

@@ -3,7 +3,7 @@
 from tilefoundry.ir.types.shard.attrs import B, Broadcast, Dynamic, P, Partial, S, ShardAttr, Split
 from tilefoundry.ir.types.shard.axis import MeshAxis, PartialOver, SplitExtent
 from tilefoundry.ir.types.shard.factors import axis_factors
-from tilefoundry.ir.types.shard.instances import Instances
+from tilefoundry.ir.types.shard.instances import Instances, holds_instances
 from tilefoundry.ir.types.shard.layout import ComposedLayout, Empty, Layout, c_order
 from tilefoundry.ir.types.shard.levels import LevelAxes, axis_groups, level_axes, local_index, participants
 from tilefoundry.ir.types.shard.mesh import Mesh, make_mesh
@@ -47,6 +47,7 @@ __all__ = [
     "shared_strides",
     # canonical axes
     "axis_factors",
+    "holds_instances",
     # levels and instances
     "LevelAxes",
     "axis_groups",

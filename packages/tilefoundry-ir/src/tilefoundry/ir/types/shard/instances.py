@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilefoundry.ir.types.shard.mesh import Mesh
+from tilefoundry.ir.types.tensor_type import TupleType, Type
 
-__all__ = ["Instances"]
+__all__ = ["Instances", "holds_instances"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +22,10 @@ class Instances:
 
     def __str__(self) -> str:
         return f"each of {self.mesh}"
+
+
+def holds_instances(type_: Type) -> bool:
+    """True for the type of a value, or of a tuple with a value, of which every instance has its own."""
+    if isinstance(type_, TupleType):
+        return any(map(holds_instances, type_.elements))
+    return isinstance(type_.layout, Instances)
