@@ -5,6 +5,18 @@ Importing this package loads neither torch nor numpy; each is loaded where it is
 
 from . import shipped
 from ._identity import check_only_distribution
+from .algebra import (
+    blocked_product,
+    coalesce,
+    complement,
+    composition,
+    flat_divide,
+    logical_divide,
+    logical_product,
+    raked_product,
+    tiled_divide,
+    zipped_divide,
+)
 from .autograd.engine import grad
 from .autograd.mode import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .autograd.node import Node
@@ -85,6 +97,17 @@ __all__ = [
     "Shape",
     "Layout",
     "Tensor",
+    # layout algebra
+    "coalesce",
+    "composition",
+    "complement",
+    "logical_divide",
+    "zipped_divide",
+    "tiled_divide",
+    "flat_divide",
+    "logical_product",
+    "blocked_product",
+    "raked_product",
     # element types
     "DType",
     "Float32",

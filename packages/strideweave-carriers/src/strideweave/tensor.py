@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilefoundry.ir.layout import IntTuple
-from tilefoundry.ir.layout.inttuple import as_int
+from tilefoundry.ir.layout import IntTuple, as_int
 
 from . import registry
 from .autograd.mode import is_grad_enabled

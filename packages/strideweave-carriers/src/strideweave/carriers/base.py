@@ -11,10 +11,11 @@ import itertools
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from tilefoundry.ir.layout.inttuple import as_int
+from tilefoundry.ir.layout import as_int
 
 from ..dtypes import DType, Float32, Scalar, as_dtype
 from ..layout import Layout
@@ -45,6 +46,8 @@ class Carrier(ABC):
         self._dtype = as_dtype(dtype)
         self._mutable = _as_flag(mutable, "mutable")
         self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._slot_busy = False
         self.serial = next(_serials)
         self._pid = os.getpid()
         self._owner: str | None = None
@@ -136,6 +139,7 @@ class Carrier(ABC):
             RuntimeError: owned by another carrier, or needed by a request that has not ended.
         """
         with self._lock:
+            self._await_slot()
             if self._released:
                 return
             if self._owner is not None:
@@ -180,6 +184,7 @@ class Carrier(ABC):
             RuntimeError: released, owned already, or in use.
         """
         with self._lock:
+            self._await_slot()
             self.require_live("claim")
             if self._owner is not None:
                 raise RuntimeError(
@@ -204,6 +209,7 @@ class Carrier(ABC):
     def hold_for_read(self) -> None:
         """Keep values in place for a request: no write and no release until ``drop_read``."""
         with self._lock:
+            self._await_slot()
             self.require_live("read")
             if self._writers:
                 raise RuntimeError(f"read: a request still writes this {self._name()}; wait for it first")
@@ -221,6 +227,7 @@ class Carrier(ABC):
     def hold_for_write(self, verb: str) -> None:
         """Reserve for a request that will write: nobody else reads, writes or releases until ``drop_write``."""
         with self._lock:
+            self._await_slot()
             self.require_writable(verb)
             self._writers += 1
 
@@ -248,11 +255,8 @@ class Carrier(ABC):
         self.require_live("get_value")
         index = self._slot(i)
         buffer = bytearray(self._dtype.itemsize)
-        self.hold_for_read()
-        try:
+        with self._one_slot("get_value", write=False):
             self.load_bytes(index * self._dtype.itemsize, memoryview(buffer))
-        finally:
-            self.drop_read()
         return self._dtype.unpack(buffer)
 
     def set_value(self, i: int, v: Scalar) -> None:
@@ -267,13 +271,38 @@ class Carrier(ABC):
         self.require_live("set_value")
         index = self._slot(i)
         data = self._dtype.pack(self._dtype.check(v))
-        self.hold_for_write("set_value")
+        with self._one_slot("set_value", write=True):
+            self.store_bytes(index * self._dtype.itemsize, memoryview(data))
+
+    def _await_slot(self) -> None:
+        """Wait out another thread's access to a single slot, which is short; the lock is held."""
+        while self._slot_busy:
+            self._changed.wait()
+
+    @contextmanager
+    def _one_slot(self, verb: str, write: bool) -> Iterator[None]:
+        """Access to one slot: threads take turns, requests that have not ended are refused, not awaited."""
+        with self._lock:
+            self._await_slot()
+            self._admit(verb, write)
+            self._slot_busy = True
         wrote = False
         try:
-            self.store_bytes(index * self._dtype.itemsize, memoryview(data))
-            wrote = True
+            yield
+            wrote = write
         finally:
-            self.drop_write(wrote)
+            with self._lock:
+                self._slot_busy = False
+                self._version += wrote
+                self._changed.notify_all()
+
+    def _admit(self, verb: str, write: bool) -> None:
+        if write:
+            self.require_writable(verb)
+            return
+        self.require_live(verb)
+        if self._writers:
+            raise RuntimeError(f"{verb}: a request still writes this {self._name()}; wait for it first")
 
     def _slot(self, i: Any) -> int:
         index = as_int(i, "slot")

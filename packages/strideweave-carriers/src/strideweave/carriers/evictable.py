@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from ..dtypes import DType, as_dtype
@@ -51,7 +50,6 @@ class Evictable(Carrier):
     def _bind(self, primary: Carrier, secondary: Carrier) -> None:
         self._primary, self._secondary = primary, secondary
         self.host = primary.host and secondary.host
-        self._settled = threading.Condition(self._lock)
         self._moving = False
 
     def size(self) -> int:
@@ -74,24 +72,16 @@ class Evictable(Carrier):
         while True:
             self.promote()
             with self._lock:
+                self._await_slot()
                 # Another thread may have evicted again in between.
                 if not self._evicted:
                     self.hold_for_read()
                     return
 
-    def hold_for_read(self) -> None:
-        with self._settled:
-            self._await_transition()
-            super().hold_for_read()
-
-    def hold_for_write(self, verb: str) -> None:
-        with self._settled:
-            self._await_transition()
-            super().hold_for_write(verb)
-
-    def _await_transition(self) -> None:
-        while self._moving:
-            self._settled.wait()
+    def _await_slot(self) -> None:
+        # A transition is short for its callers too: they wait for it rather than fail.
+        while self._slot_busy or self._moving:
+            self._changed.wait()
 
     def evict(self) -> None:
         """Move the values to the secondary tier and free the primary.
@@ -107,8 +97,8 @@ class Evictable(Carrier):
 
     def _shift(self, to_secondary: bool) -> None:
         verb = "evict" if to_secondary else "promote"
-        with self._settled:
-            self._await_transition()
+        with self._changed:
+            self._await_slot()
             self.require_live(verb)
             if self._evicted is to_secondary:
                 return
@@ -121,12 +111,12 @@ class Evictable(Carrier):
             _transfer(source, target, self._n)
             done = True
         finally:
-            with self._settled:
+            with self._changed:
                 self._moving = False
                 if done:
                     self._evicted = to_secondary
                     source.grow(0)
-                self._settled.notify_all()
+                self._changed.notify_all()
 
     def allocate_like(
         self, n: int, *, mutable: bool = True, dtype: DType | None = None, empty: bool = False

@@ -12,6 +12,7 @@ from .divide import flat_divide, logical_divide, tiled_divide, zipped_divide
 from .injective import is_injective
 from .inttuple import (
     IntTuple,
+    as_int,
     compact_strides,
     congruent,
     depth,
@@ -53,6 +54,7 @@ __all__ = [
     "ComposedLayout",
     "CompositionError",
     # trees and coordinates
+    "as_int",
     "product",
     "size",
     "cosize",
