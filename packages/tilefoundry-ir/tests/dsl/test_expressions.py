@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from tilefoundry.dsl import DimVar, Tensor, func, tf
+from tilefoundry.dsl import DimVar, ReduceKind, Tensor, func, tf
 from tilefoundry.evaluator import evaluate
 from tilefoundry.ir.core.expr import Call, Constant
 from tilefoundry.ir.errors import DslError
@@ -331,3 +332,25 @@ def test_ops_and_annotations_have_no_meaning_outside():
         tf.add(1, 2)
     with pytest.raises(TypeError, match="Tensor is an annotation"):
         Tensor()
+
+
+def test_numpy_scalars_are_numbers():
+    scale, row = np.float32(0.5), np.int64(1)
+
+    @func
+    def f(
+        a: Tensor[(3, N), "f32"], k: Tensor[(N,), "i32"]
+    ) -> tuple[Tensor[(N,), "f32"], Tensor[(N,), "i32"]]:
+        return a[row] * scale, k + row
+
+    a, k = torch.randn(3, 4), torch.arange(4, dtype=torch.int32)
+    x, y = evaluate(f, a, k)
+    assert torch.equal(x, a[1] * 0.5) and torch.equal(y, k + 1)
+
+
+def test_kinds_may_be_members_or_names():
+    @func
+    def f(a: Tensor[(3, N), "f32"]) -> Tensor[(3, 1), "f32"]:
+        return tf.reduce(a, axes=(1,), kind=ReduceKind.SUM) - tf.reduce(a, axes=1, kind="sum")
+
+    assert evaluate(f, torch.rand(3, 4)).abs().max() == 0

@@ -245,7 +245,7 @@ def test_module_far_from_its_class_is_refused(run):
 
 
 def test_a_function_that_calls_a_child_of_another_class_is_refused(run):
-    with pytest.raises(DslError, match="part.f is called, but this module has no child 'part'"):
+    with pytest.raises(DslError, match=r"part\.f is called, but this module has no child 'part'"):
         run(
             """
             @module(entry="f")

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 from tilefoundry.ir.core.expr import Constant, Expr
-from tilefoundry.ir.types import DimExpr, DimVar, DType, TensorType, scalar
+from tilefoundry.ir.types import DType, TensorType, scalar
 
 __all__ = ["constant", "is_number", "resolve_operands"]
 
 
 def is_number(value: Any) -> bool:
     """True for what may stand as a literal operand: bool, int, float and numpy's scalars of them."""
-    return not isinstance(value, Expr) and (
-        isinstance(value, (bool, int, float))
-        or (hasattr(value, "__index__") and not isinstance(value, (DimVar, DimExpr)))
-    )
+    return isinstance(value, Real)
 
 
 def resolve_operands(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -37,7 +35,7 @@ def resolve_operands(values: Sequence[Any]) -> tuple[Any, ...]:
 
 def constant(value: Any, dtype: DType) -> Constant:
     """A rank-0 constant of ``dtype``; TypeError or ValueError where the value does not fit."""
-    plain = value if isinstance(value, (bool, int, float)) else value.__index__()
+    plain = _plain(value)
     if isinstance(plain, bool) or dtype.is_bool:
         if not (isinstance(plain, bool) and dtype.is_bool):
             raise TypeError(f"{plain!r} cannot be a {dtype} constant")
@@ -52,6 +50,12 @@ def constant(value: Any, dtype: DType) -> Constant:
     return Constant(scalar(dtype), int(plain))
 
 
+def _plain(value: Any) -> bool | int | float:
+    if isinstance(value, (bool, int, float)):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
 def _check_range(value: int, dtype: DType) -> None:
     low, high = (
         (0, 2**dtype.bits - 1)
@@ -63,6 +67,7 @@ def _check_range(value: int, dtype: DType) -> None:
 
 
 def _dtype_for(value: Any, dtypes: Sequence[DType]) -> DType:
+    value = _plain(value)
     kind, fits = _kind_of(value)
     found = [dtype for dtype in dtypes if fits(dtype)]
     if len(found) == 1:

@@ -105,7 +105,9 @@ def _returned(ctx: BodyContext, node: ast.expr, value: Any, declared: Type | Non
     if not is_value(value):
         raise ctx.error(node, f"{what} must be a tensor, got {describe(value)}")
     if holds_instances(value.type):
-        raise ctx.error(node, f"{what} is {value.type}, what one instance holds; fold it back with tf.reshard")
+        raise ctx.error(
+            node, f"{what} is {value.type}, what one instance holds; fold it back with tf.reshard"
+        )
     if declared is not None:
         check_declared(ctx, node, what, declared, value.type)
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from tilefoundry.dsl.context import BodyContext, describe, is_value
@@ -103,7 +104,7 @@ def _window(ctx: BodyContext, entry: ast.expr | None, axis: int, type_: TensorTy
         return _Window(0, extent)
     if isinstance(entry, ast.Slice):
         return _slice_window(ctx, entry, axis, extent)
-    value = ctx.read(entry)
+    value = _index_value(ctx, entry)
     if isinstance(value, TileWindow):
         return _tile_window(ctx, entry, value, axis, extent)
     if is_value(value):
@@ -114,13 +115,13 @@ def _window(ctx: BodyContext, entry: ast.expr | None, axis: int, type_: TensorTy
 
 def _slice_window(ctx: BodyContext, entry: ast.Slice, axis: int, extent: Dim) -> _Window:
     stride = _stride(ctx, entry)
-    lower = None if entry.lower is None else ctx.read(entry.lower)
+    lower = None if entry.lower is None else _index_value(ctx, entry.lower)
     if is_value(lower):
         if stride != 1:
             raise ctx.error(entry, "a window with a dynamic start has the step 1")
         return _Window(_scalar_start(ctx, entry, lower), _window_size(ctx, entry))
     start = 0 if lower is None else _bound(ctx, entry.lower, lower, axis, extent)
-    upper = None if entry.upper is None else ctx.read(entry.upper)
+    upper = None if entry.upper is None else _index_value(ctx, entry.upper)
     if is_value(upper):
         raise ctx.error(
             entry, "the end of a slice must be an extent; with a dynamic start write x[p : p + size]"
@@ -130,6 +131,11 @@ def _slice_window(ctx: BodyContext, entry: ast.Slice, axis: int, extent: Dim) ->
     if bounds(size)[1] < 0:
         size = 0
     return _Window(start, size, stride)
+
+
+def _index_value(ctx: BodyContext, node: ast.expr) -> Any:
+    value = ctx.read(node)
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
 
 
 def _stride(ctx: BodyContext, entry: ast.Slice) -> int:
