@@ -354,3 +354,14 @@ def test_kinds_may_be_members_or_names():
         return tf.reduce(a, axes=(1,), kind=ReduceKind.SUM) - tf.reduce(a, axes=1, kind="sum")
 
     assert evaluate(f, torch.rand(3, 4)).abs().max() == 0
+
+
+def test_ints_stand_for_positions_and_lengths():
+    @func
+    def f(
+        cache: Tensor[(1, 4, 1, 2), "f32"], new: Tensor[(1, 2, 1, 2), "f32"]
+    ) -> Tensor[(1, 4, 1, 2), "f32"]:
+        return tf.cache_update(cache, 1, 2, new)
+
+    cache, new = torch.zeros(1, 4, 1, 2), torch.ones(1, 2, 1, 2)
+    assert evaluate(f, cache, new).flatten().tolist() == [0, 0, 1, 1, 1, 1, 0, 0]

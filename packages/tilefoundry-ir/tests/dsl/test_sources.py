@@ -106,3 +106,11 @@ def test_lambdas_and_other_objects_are_refused():
 def test_async_functions_are_refused(run):
     with pytest.raises(DslError, match="f must be a plain def"):
         run("@func\nasync def f(x: Tensor[(4,), 'f32']):\n    return x\n")
+
+
+def test_annotations_that_python_evaluates_first_are_reported_by_the_reader(tmp_path):
+    path = tmp_path / "wrong.py"
+    path.write_text(MODEL.replace('x: Tensor[(N,), "f32"]', 'x: Tensor[(N,), "f33", None]'))
+    with pytest.raises(DslError, match="unknown dtype 'f33'") as caught:
+        load(path)
+    assert (caught.value.filename, caught.value.lineno) == (str(path), 8)

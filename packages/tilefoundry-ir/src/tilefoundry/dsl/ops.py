@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 from tilefoundry.dsl.annotations import TensorAnnotation
 from tilefoundry.dsl.context import BodyContext, describe, is_value
 from tilefoundry.dsl.extents import is_extent, materialize
-from tilefoundry.dsl.literals import is_number, resolve_operands
+from tilefoundry.dsl.literals import constant, is_number, resolve_operands
 from tilefoundry.dsl.ranges import TileWindow
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.core.op import Op
 from tilefoundry.ir.hir import HIR_OPS
 from tilefoundry.ir.hir.windows import split_starts
+from tilefoundry.ir.types import DType
 
 __all__ = ["OpRef", "bind_op", "call_op"]
 
 
+# Operands that are positions or lengths: an int there is i32, whatever the dtype of the tensors beside it.
+_COUNTS = {"cache_update": ("cur_pos", "s"), "attention": ("kv_len",)}
 # Ops whose starts may be tensors, and the attribute that lists the starts.
 _WINDOW_ATTRS = {"slice": "starts", "insert_slice": "offsets"}
 
@@ -63,11 +67,18 @@ def bind_op(
     """Append a call of ``op``: positional operands first, attributes after them or by keyword."""
     with ctx.pointing_at(node):
         operands, attrs = _split(op, list(args), dict(kwargs))
-        atoms = resolve_operands([materialize(ctx, node, value) for value in operands])
+        atoms = resolve_operands([_operand(ctx, node, op, i, value) for i, value in enumerate(operands)])
         call = op.call(atoms, attrs)
     for _, value in call.attrs:
         _check_attr_dims(ctx, node, value)
     return ctx.emit(call, node, hint)
+
+
+def _operand(ctx: BodyContext, node: ast.AST, op: Op, position: int, value: Any) -> Any:
+    counts = isinstance(value, Integral) and not isinstance(value, bool)
+    if counts and op.operands[min(position, len(op.operands) - 1)] in _COUNTS.get(op.name, ()):
+        return constant(value, DType.i32)
+    return materialize(ctx, node, value)
 
 
 def _split(op: Op, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
