@@ -215,9 +215,14 @@ def test_extents_solved_from_expressions():
     assert out.shape == (5, 3)
 
 
-def test_shapes_that_break_the_allocation_are_named(affine):
-    with pytest.raises(ValueError, match=r"affine: x has shape \(\), declared f32\[N, 4\]: ranks differ"):
-        affine(torch.tensor(1.0), W)
+def test_shapes_that_break_the_allocation_are_named(split):
+    with pytest.raises(ValueError, match=r"split: x has shape \(\), declared f32\[N\]: ranks differ"):
+        split(torch.tensor(1.0))
+
+
+def test_what_the_library_refuses_by_name_comes_through(affine):
+    with pytest.raises(ValueError, match="affine: x must be f32"):
+        affine(torch.ones(3), W)
 
 
 @pytest.mark.spec("compiled.bind")

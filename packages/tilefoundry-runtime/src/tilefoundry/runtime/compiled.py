@@ -63,7 +63,7 @@ class CompiledModule(RuntimeModule):
         """
         count = len(args)
         if count == self._total:
-            return self._into(args)
+            return self._into(args, args[self._inputs :])
         if count != self._inputs:
             raise TypeError(self._wrong_count(count))
         for arg in args:
@@ -99,16 +99,17 @@ class CompiledModule(RuntimeModule):
         self._fn(*args, *outputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def _into(self, args: Sequence[Any]) -> Any:
-        outputs = tuple(args[self._inputs :])
-        ours = [out for out in outputs if isinstance(out, self._tensor)]
-        for out in ours:
-            if out.requires_grad:
+    def _into(self, args: Sequence[Any], outputs: tuple[Any, ...]) -> Any:
+        """Run on ``args``, the last of which are ``outputs``."""
+        tensor = self._tensor
+        for out in outputs:
+            if isinstance(out, tensor) and out.requires_grad:
                 raise ValueError(self._wants_gradient(outputs))
         self._fn(*args)
-        counted = [out for out in ours if not out.is_inference()]
-        if counted:
-            self._bump(counted)
+        for out in outputs:
+            # Written behind torch's back; a graph that saved the old value must notice.
+            if isinstance(out, tensor) and not out.is_inference():
+                self._bump(out)
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _wants_gradient(self, outputs: tuple[Any, ...]) -> str:
@@ -166,7 +167,8 @@ class BoundModule:
             return compiled._allocated(shapes, args)
         if given != len(slots) + self.type.output_count:
             raise TypeError(self._wrong_count(given))
-        return compiled._into([*args, *acts[len(slots) :]])
+        outputs = acts[len(slots) :]
+        return compiled._into([*args, *outputs], outputs)
 
     def _wrong_count(self, count: int) -> str:
         names = ", ".join(p.name for p in self.type.activation_params) or "none"

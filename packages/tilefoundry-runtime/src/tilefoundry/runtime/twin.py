@@ -45,9 +45,7 @@ class Twin(RuntimeModule):
         """
         ir = self.__dict__["module"]
         entry = None if ir.entry is None else BoundKernel(self, self._twin_plan(ir.entry))
-        return run_forward(
-            self, args, name=ir.name, methods=ir.methods, entry=entry, callables=ir.callables()
-        )
+        return run_forward(self, args, name=ir.name, methods=ir.methods, entry=entry, callables=ir.callables)
 
     def load(self, resource: RuntimeResource) -> None:
         """Read every weight of the tree by name, check all of them, then bind.

@@ -16,7 +16,7 @@ def run_forward(
     name: str,
     methods: Mapping[str, Callable[..., Any]],
     entry: Callable[..., Any] | None,
-    callables: str,
+    callables: Callable[[], str],
 ) -> Any:
     """Run ``node``'s ``forward`` method if its class body defined one, else its entry.
 
@@ -26,7 +26,7 @@ def run_forward(
         name: the node's name, for the message.
         methods: the orchestration methods of the semantic Module.
         entry: the entry as a callable on ``args``, or None.
-        callables: the functions and methods there are, for the message.
+        callables: says which functions and methods there are, for the message.
 
     Raises:
         TypeError: there is neither.
@@ -36,4 +36,4 @@ def run_forward(
         return MethodType(method, node)(*args)
     if entry is not None:
         return entry(*args)
-    raise TypeError(f"{name} cannot be called as a whole; call one of its members instead ({callables})")
+    raise TypeError(f"{name} cannot be called as a whole; call one of its members instead ({callables()})")

@@ -76,7 +76,7 @@ class LoadedModule:
         module = self.module
         entry = None if module.entry is None else self._runner(module.entry_function())
         return run_forward(
-            self, acts, name=module.name, methods=module.methods, entry=entry, callables=module.callables()
+            self, acts, name=module.name, methods=module.methods, entry=entry, callables=module.callables
         )
 
     __call__ = forward

@@ -235,7 +235,7 @@ class Module:
         """
         entry = None if self.entry is None else ModuleRunner(self.name, self.entry_function())
         return run_forward(
-            self, args, name=self.name, methods=self.methods, entry=entry, callables=self.callables()
+            self, args, name=self.name, methods=self.methods, entry=entry, callables=self.callables
         )
 
     __call__ = forward
