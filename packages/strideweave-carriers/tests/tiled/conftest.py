@@ -27,7 +27,15 @@ class Recorder:
         return given() if callable(given) else given
 
 
-def make(grid=(4, 1, 1), tile=(1, 3, 2), where="secondary", dtype=sw.Float32, layout=None, prototype=None, **options):
+def make(
+    grid=(4, 1, 1),
+    tile=(1, 3, 2),
+    where="secondary",
+    dtype=sw.Float32,
+    layout=None,
+    prototype=None,
+    **options,
+):
     """A full tiled tensor whose slot i holds i + 1 (as its type can), and everything a test compares it with."""
     size = prod(grid) * prod(tile)
     kind = prototype or (lambda n: sw.CPU(n, dtype=dtype))
@@ -55,7 +63,9 @@ def dense(tensor: sw.Tensor, values: torch.Tensor) -> torch.Tensor:
 
 def by_mode(tensor: sw.Tensor) -> torch.Tensor:
     """An ordinary tensor's values with one dimension per mode."""
-    return dense(tensor, torch.frombuffer(_bytes(tensor.carrier), dtype=tensor.dtype().torch())[tensor.offset :])
+    return dense(
+        tensor, torch.frombuffer(_bytes(tensor.carrier), dtype=tensor.dtype().torch())[tensor.offset :]
+    )
 
 
 def _bytes(carrier: sw.Carrier) -> bytearray:
@@ -80,7 +90,13 @@ def snapshot(carrier: TiledEvictable):
         state = carrier.tile_state(carrier.geometry.coordinate(code))
         values = [carrier.get_value(code * slots + i) for i in range(slots)] if state.valid else None
         tiles[code] = (state, repr(values))
-    return tiles, carrier.version, carrier._core.busy(), carrier._core.primary.used, carrier._core.secondary.used
+    return (
+        tiles,
+        carrier.version,
+        carrier._core.busy(),
+        carrier._core.primary.used,
+        carrier._core.secondary.used,
+    )
 
 
 @pytest.fixture

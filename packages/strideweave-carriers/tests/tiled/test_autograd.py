@@ -32,7 +32,9 @@ def test_exactly_one_gather_node(experts):
     assert compact.autograd_ctx.inputs() == (experts.tensor,) and experts.tensor.autograd_ctx is None
     with sw.no_grad():
         assert experts.carrier.project(experts.tensor, choose(1)).wait().autograd_ctx is None
-    ints = sw.carriers.tiled_evictable.TiledEvictable(sw.CPU(0, dtype=sw.Int32), sw.CPU(4, dtype=sw.Int32), (2,), (2,))
+    ints = sw.carriers.tiled_evictable.TiledEvictable(
+        sw.CPU(0, dtype=sw.Int32), sw.CPU(4, dtype=sw.Int32), (2,), (2,)
+    )
     assert ints.project(ints.full_tensor(), TileSelection([[0]])).wait().autograd_ctx is None
 
 

@@ -64,7 +64,9 @@ def test_products_with_numbers(tiled):
             assert torch.equal(plain(tiled, found), values * float(factor))
     ints = matrix(tiled, torch.arange(24, dtype=torch.int32).view(4, 6), dtype=sw.Int32)
     assert sw.mul(ints.tensor, 3).dtype() is sw.Int32 and sw.mul(ints.tensor, 0.5).dtype() is sw.Float32
-    assert torch.equal(plain(tiled, sw.mul(3, ints.tensor)), torch.arange(24, dtype=torch.int32).view(4, 6) * 3)
+    assert torch.equal(
+        plain(tiled, sw.mul(3, ints.tensor)), torch.arange(24, dtype=torch.int32).view(4, 6) * 3
+    )
     with pytest.raises(TypeError):
         sw.mul(ints.tensor, "2")
     with pytest.raises(OverflowError):
@@ -195,11 +197,15 @@ def test_random_matrices_layouts_and_two_tiled_operands(tiled, data):
 
     def random(r, c):
         tile = [data.draw(st.sampled_from([d for d in (1, 2, 3, 4, 6) if n % d == 0])) for n in (r, c)]
-        layout = data.draw(st.sampled_from([TiledEvictable.canonical_layout, TiledEvictable.row_major_layout]))
+        layout = data.draw(
+            st.sampled_from([TiledEvictable.canonical_layout, TiledEvictable.row_major_layout])
+        )
         count = (r // tile[0]) * (c // tile[1])
         values = torch.randint(-4, 5, (r, c)).float()
         capacity = data.draw(st.integers(1, count))
-        return matrix(tiled, values, (r // tile[0], c // tile[1]), tile, layout, primary_capacity=capacity), values
+        return matrix(
+            tiled, values, (r // tile[0], c // tile[1]), tile, layout, primary_capacity=capacity
+        ), values
 
     a, x = random(rows, depth)
     b, y = random(columns, depth)
@@ -210,7 +216,9 @@ def test_random_matrices_layouts_and_two_tiled_operands(tiled, data):
     (x @ y.t()).sum().backward()
     for made, wanted in ((a, x.grad), (b, y.grad)):
         gradient = made.tensor.grad
-        compact = gradient.carrier.project(gradient, TileSelection([range(n) for n in made.carrier.grid_shape])).wait()
+        compact = gradient.carrier.project(
+            gradient, TileSelection([range(n) for n in made.carrier.grid_shape])
+        ).wait()
         assert torch.equal(plain(tiled, compact), wanted)
 
 
@@ -230,7 +238,9 @@ def test_broadcasts(tiled, capacity):
         expected.sum().backward()
         gradient = made.tensor.grad
         compact = gradient.carrier.project(gradient, TileSelection([[0], [0, 1]])).wait()
-        assert torch.allclose(tiled.by_mode(compact), x.grad) and torch.allclose(tiled.by_mode(other.grad), y.grad)
+        assert torch.allclose(tiled.by_mode(compact), x.grad) and torch.allclose(
+            tiled.by_mode(other.grad), y.grad
+        )
 
 
 def test_generic_primaries_compute_by_the_reference(tiled):

@@ -15,9 +15,25 @@ from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, 
 @pytest.mark.spec("A1", "OWN.keeps", "OWN.selection_no_layout", "TRN.no_autograd")
 def test_promoting_one_expert_changes_only_its_residency(experts):
     tensor, carrier = experts.tensor, experts.carrier
-    before = (tensor.carrier, tensor.layout, tensor.dtype(), tensor.version, tensor.shape, tensor.offset, carrier.size())
+    before = (
+        tensor.carrier,
+        tensor.layout,
+        tensor.dtype(),
+        tensor.version,
+        tensor.shape,
+        tensor.offset,
+        carrier.size(),
+    )
     carrier.promote(TileSelection([[2], [0], [0]]))
-    assert (tensor.carrier, tensor.layout, tensor.dtype(), tensor.version, tensor.shape, tensor.offset, carrier.size()) == before
+    assert (
+        tensor.carrier,
+        tensor.layout,
+        tensor.dtype(),
+        tensor.version,
+        tensor.shape,
+        tensor.offset,
+        carrier.size(),
+    ) == before
     states = [carrier.tile_state((e, 0, 0)) for e in range(4)]
     assert states[2] == TileState("both", True, False)
     assert {s for k, s in enumerate(states) if k != 2} == {TileState("secondary", True, False)}
@@ -81,7 +97,10 @@ import strideweave as sw
 print(sorted((c.__name__, sorted(sw.operation_capabilities(c))) for c in
     (sw.Generic, sw.CPU, sw.CUDA, sw.Metal, sw.FileBacked, sw.BlockDeviceCarrier, sw.Evictable)))
 """
-    skipped = program.replace("from strideweave.carriers import tiled_evictable\n", "import strideweave.carriers.tiled_evictable.definition as d\nd.install_definition = lambda x: None\n")
+    skipped = program.replace(
+        "from strideweave.carriers import tiled_evictable\n",
+        "import strideweave.carriers.tiled_evictable.definition as d\nd.install_definition = lambda x: None\n",
+    )
     with_it, without = (
         subprocess.run([sys.executable, "-c", p], capture_output=True, text=True, check=True).stdout
         for p in (program, skipped)
@@ -173,7 +192,11 @@ def test_without_values_every_tile_is_invalid():
 @pytest.mark.spec("OWN.surface", "OWN.compat")
 def test_the_surface_of_geometry(experts):
     carrier = experts.carrier
-    assert (carrier.grid_shape, carrier.tile_shape, carrier.logical_shape) == ((4, 1, 1), (1, 3, 2), (4, 3, 2))
+    assert (carrier.grid_shape, carrier.tile_shape, carrier.logical_shape) == (
+        (4, 1, 1),
+        (1, 3, 2),
+        (4, 3, 2),
+    )
     assert carrier.dtype() is sw.Float32 and carrier.size() == 24
     assert carrier.primary_class is carrier.secondary_class is sw.CPU
     with pytest.raises(ValueError):

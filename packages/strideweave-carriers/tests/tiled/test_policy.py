@@ -76,7 +76,8 @@ def test_a_required_tile_may_be_evicted_afterwards(tiled):
 def test_a_policy_that_promotes_nothing_changes_no_value(tiled):
     made = tiled.make(residency_policy=tiled.Recorder())
     assert torch.equal(
-        tiled.by_mode(made.carrier.project(made.tensor, choose(2)).wait()), tiled.dense(made.tensor, made.values)[[2]]
+        tiled.by_mode(made.carrier.project(made.tensor, choose(2)).wait()),
+        tiled.dense(made.tensor, made.values)[[2]],
     )
 
 
@@ -238,7 +239,9 @@ def test_shipped_policies_keep_results_right_and_residency_bounded(tiled, policy
     generator = torch.Generator().manual_seed(3)
     for _ in range(40):
         wanted = torch.randperm(6, generator=generator)[:2].tolist()
-        assert torch.equal(tiled.by_mode(made.carrier.project(made.tensor, choose(*wanted)).wait()), full[wanted])
+        assert torch.equal(
+            tiled.by_mode(made.carrier.project(made.tensor, choose(*wanted)).wait()), full[wanted]
+        )
         made.carrier.wait_idle()
         assert len(made.carrier.primary_tiles) <= 2
 
@@ -253,7 +256,9 @@ def test_a_prefetcher_waits_for_its_own_handles_only(tiled):
         with pytest.raises(RuntimeError, match="wait"):
             made.carrier.project(made.tensor, choose(0))
         found = []
-        thread = threading.Thread(target=lambda: found.append(prefetcher.project(made.tensor, choose(1, 5)).wait()))
+        thread = threading.Thread(
+            target=lambda: found.append(prefetcher.project(made.tensor, choose(1, 5)).wait())
+        )
         thread.start()
         thread.join(0.2)
         assert thread.is_alive()

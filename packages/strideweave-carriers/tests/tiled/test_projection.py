@@ -315,9 +315,19 @@ def test_a_destination_in_a_tiers_memory_is_refused():
 
 @pytest.mark.spec("PRJ.unchanged")
 def test_the_source_is_what_it_was(experts):
-    before = (experts.tensor.layout, experts.tensor.carrier, experts.tensor.version, experts.tensor.autograd_ctx)
+    before = (
+        experts.tensor.layout,
+        experts.tensor.carrier,
+        experts.tensor.version,
+        experts.tensor.autograd_ctx,
+    )
     experts.carrier.project(experts.tensor, SOME).wait()
-    assert (experts.tensor.layout, experts.tensor.carrier, experts.tensor.version, experts.tensor.autograd_ctx) == before
+    assert (
+        experts.tensor.layout,
+        experts.tensor.carrier,
+        experts.tensor.version,
+        experts.tensor.autograd_ctx,
+    ) == before
     assert experts.carrier.project(experts.tensor, ALL).wait().size() == 24
 
 

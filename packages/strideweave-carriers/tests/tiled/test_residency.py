@@ -10,7 +10,13 @@ import pytest
 import torch
 
 import strideweave as sw
-from strideweave.carriers.tiled_evictable import AwaitResidency, TiledEvictable, TileSelection, TileSet, TileState
+from strideweave.carriers.tiled_evictable import (
+    AwaitResidency,
+    TiledEvictable,
+    TileSelection,
+    TileSet,
+    TileState,
+)
 from strideweave.testing import Fault, fail_at, gated, sweep
 
 
@@ -171,7 +177,12 @@ def test_an_empty_set_is_done_at_once(experts):
 @pytest.mark.spec("A63", "TRN.tile_set", "TRN.types", "TRN.values", "TRN.released")
 def test_arguments_of_transitions(experts, tiled):
     before = tiled.snapshot(experts.carrier)
-    for call in (experts.carrier.promote, experts.carrier.evict, experts.carrier.promote_async, experts.carrier.evict_async):
+    for call in (
+        experts.carrier.promote,
+        experts.carrier.evict,
+        experts.carrier.promote_async,
+        experts.carrier.evict_async,
+    ):
         for bad in ([(0, 0, 0)], None, ((0, 0, 0),)):
             with pytest.raises(TypeError, match="TileSet"):
                 call(bad)
@@ -182,7 +193,12 @@ def test_arguments_of_transitions(experts, tiled):
     experts.carrier.promote(choose(2, 1))
     assert experts.carrier.primary_tiles == tiles(1, 2)
     experts.carrier.release()
-    for call in (experts.carrier.promote, experts.carrier.evict, experts.carrier.promote_async, experts.carrier.evict_async):
+    for call in (
+        experts.carrier.promote,
+        experts.carrier.evict,
+        experts.carrier.promote_async,
+        experts.carrier.evict_async,
+    ):
         with pytest.raises(RuntimeError, match="released"):
             call(tiles(0))
 

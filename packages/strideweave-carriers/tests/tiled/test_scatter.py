@@ -18,7 +18,9 @@ def compact(seed=0, shape=(3, 3, 2), dtype=torch.float32):
     return sw.from_torch(values), values
 
 
-@pytest.mark.spec("A73", "SCT.replace", "SCT.fresh", "SCT.inputs", "SCT.version", "SCT.unselected", "SCT.handle")
+@pytest.mark.spec(
+    "A73", "SCT.replace", "SCT.fresh", "SCT.inputs", "SCT.version", "SCT.unselected", "SCT.handle"
+)
 def test_replace(experts, tiled):
     piece, _ = compact()
     handle = experts.carrier.scatter(piece, experts.tensor, THREE)
@@ -26,9 +28,18 @@ def test_replace(experts, tiled):
     result = handle.wait()
     made = result.carrier
     assert type(made) is TiledEvictable and made is not experts.carrier
-    assert (result.layout, result.dtype(), made.geometry) == (experts.tensor.layout, sw.Float32, experts.carrier.geometry)
+    assert (result.layout, result.dtype(), made.geometry) == (
+        experts.tensor.layout,
+        sw.Float32,
+        experts.carrier.geometry,
+    )
     assert (made.primary_class, made.secondary_class) == (sw.CPU, sw.CPU)
-    assert [made.tile_state((e, 0, 0)) for e in range(4)] == [DIRTY, TileState("none", False, False), DIRTY, DIRTY]
+    assert [made.tile_state((e, 0, 0)) for e in range(4)] == [
+        DIRTY,
+        TileState("none", False, False),
+        DIRTY,
+        DIRTY,
+    ]
     assert result.version == 1 and piece.version == 0 and experts.tensor.version == 0
     assert handle.wait() is result and not piece.carrier.is_released() and not experts.carrier.is_released()
 
@@ -68,7 +79,9 @@ def test_add_onto_nothing_and_onto_zero(tiled):
     with pytest.raises(RuntimeError, match="no value"):
         empty.carrier.scatter(piece, empty.tensor, THREE, "add")
     made = tiled.make()
-    sw.relu(made.carrier.project(made.tensor, TileSelection([[1], [0], [0]])).wait()).backward(sw.ones((1, 3, 2)))
+    sw.relu(made.carrier.project(made.tensor, TileSelection([[1], [0], [0]])).wait()).backward(
+        sw.ones((1, 3, 2))
+    )
     zeros = made.tensor.grad
     result = zeros.carrier.scatter(piece, zeros, THREE, "add").wait()
     assert torch.equal(tiled.by_mode(result.carrier.project(result, THREE).wait()), values)
@@ -90,9 +103,13 @@ def test_integer_sums_are_checked_before_anything_is_seen(tiled):
 def test_other_reductions(experts, reduction):
     with pytest.raises(ValueError, match="reduction"):
         experts.carrier.scatter(compact()[0], experts.tensor, THREE, reduction)
-    eight = TiledEvictable(sw.CPU(0, dtype=sw.Float8E4M3), sw.CPU(24, dtype=sw.Float8E4M3), (4, 1, 1), (1, 3, 2))
+    eight = TiledEvictable(
+        sw.CPU(0, dtype=sw.Float8E4M3), sw.CPU(24, dtype=sw.Float8E4M3), (4, 1, 1), (1, 3, 2)
+    )
     with pytest.raises(TypeError, match="Float8E4M3"):
-        eight.scatter(sw.from_torch(torch.zeros(3, 3, 2).to(torch.float8_e4m3fn)), eight.full_tensor(), THREE, "add")
+        eight.scatter(
+            sw.from_torch(torch.zeros(3, 3, 2).to(torch.float8_e4m3fn)), eight.full_tensor(), THREE, "add"
+        )
 
 
 @pytest.mark.spec("A77", "SCT.types", "SCT.values", "SCT.released", "SCT.validation")

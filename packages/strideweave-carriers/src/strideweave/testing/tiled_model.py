@@ -69,7 +69,9 @@ class Model:
             self.recent.remove(code)
         self.recent.append(code)
 
-    def make_resident(self, codes: list[Code], must: set[Code], pinned: set[Code], blank: bool = False) -> bool:
+    def make_resident(
+        self, codes: list[Code], must: set[Code], pinned: set[Code], blank: bool = False
+    ) -> bool:
         """What a request that reads ``codes`` does to residency; False where it must be refused."""
         missing = []
         for code in codes:
@@ -120,7 +122,10 @@ class Machine:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         rng = self.rng
-        grid, tile = (rng.choice([1, 2, 3]), rng.choice([1, 2, 3])), (rng.choice([1, 2, 3]), rng.choice([1, 2]))
+        grid, tile = (
+            (rng.choice([1, 2, 3]), rng.choice([1, 2, 3])),
+            (rng.choice([1, 2, 3]), rng.choice([1, 2])),
+        )
         count = grid[0] * grid[1]
         self.policy = Chooser()
         where = rng.choice(["primary", "secondary", "none"])
@@ -277,7 +282,9 @@ class Machine:
             self.refused(lambda: self.carrier.project(self.tensor, selection, order=order), RuntimeError)
             return
         if not self.request(codes, plan):
-            self.refused(lambda: self.carrier.project(self.tensor, selection, order=order).wait(), RuntimeError)
+            self.refused(
+                lambda: self.carrier.project(self.tensor, selection, order=order).wait(), RuntimeError
+            )
             return
         compact = self.carrier.project(self.tensor, selection, order=order).wait()
         assert numpy.array_equal(self.modes(compact), self.assembled(selection))
@@ -431,7 +438,9 @@ class Machine:
         for code in self.model.tiles:
             grid = self.model.grid[0]
             state = gradient.carrier.tile_state((code % grid, code // grid))
-            found = numpy.array([gradient.carrier.get_value(code * slots + i) for i in range(slots)], numpy.float32)
+            found = numpy.array(
+                [gradient.carrier.get_value(code * slots + i) for i in range(slots)], numpy.float32
+            )
             if code in expected:
                 assert numpy.array_equal(found, expected[code])
             else:
@@ -568,7 +577,6 @@ def main() -> None:
     print(f"seed {options.seed}", flush=True)
     machines = soak(options.steps, options.seed)
     print(f"{options.steps} steps on {machines} carriers, no divergence")
-
 
 
 if __name__ == "__main__":

@@ -258,6 +258,7 @@ class TiledEvictable(TiledResidencyFacet, Carrier):
 
     def _ready(self, verb: str) -> None:
         self.require_live(verb)
+        self._core.require_own_process(verb)
         requests.refuse_within_policy(self._core, verb)
 
     def _await(self, completion: Any) -> AwaitResidency:

@@ -6,11 +6,14 @@ lock.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...dtypes import DType
+from ...errors import ForkedProcessError
 from . import tensors
 from .eviction import Eviction
 from .geometry import TileGeometry
@@ -55,9 +58,12 @@ class Core:
         self.mover: Any = tensors.mover_for(primary.prototype)
         self.budget: DeviceBudget | None = None
         self.bundled = False
+        self.orphaned = False
+        """Whether this is a forked child's copy of a core that cannot go on there."""
         self.peak_resident = self.table.resident_count()
         self.released = False
         self.held: dict[int, Request] = {}
+        _cores.add(self)
 
     # --- under the lock ----------------------------------------------------------------------------------
 
@@ -153,8 +159,17 @@ class Core:
             Eviction.trailing(self, request.what, code)
         return lambda: self.poke()
 
+    def require_own_process(self, verb: str) -> None:
+        """Raise ForkedProcessError in a forked child that inherited unfinished work or a device."""
+        if self.orphaned:
+            raise ForkedProcessError(
+                f"{verb}: this {self.name} was forked with work under way, or lies on a device; "
+                "use it in the parent, or start workers with spawn"
+            )
+
     def wait_idle(self) -> None:
         """Block until nothing is left to end, deferred evictions included."""
+        self.require_own_process("wait_idle")
         with self.lock:
             while self.active or self.deferred:
                 self.idle.wait()
@@ -167,3 +182,21 @@ class Core:
             for pool in (self.primary, self.secondary):
                 pool.slabs.clear()
                 pool._free.clear()
+
+
+_cores: weakref.WeakSet[Core] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In the child: fresh locks, since another thread may have held the old ones, and no work that nobody does."""
+    fresh: dict[threading.Lock, threading.Lock] = {}
+    for core in tuple(_cores):
+        core.lock = fresh.setdefault(core.lock, threading.Lock())
+        core.idle = threading.Condition(core.lock)
+        if core.budget is not None:
+            core.budget.lock = core.lock
+        if core.active or core.deferred or not core.primary.prototype.host:
+            core.orphaned = True
+
+
+os.register_at_fork(after_in_child=_after_fork)

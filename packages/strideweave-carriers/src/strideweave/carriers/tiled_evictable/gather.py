@@ -25,19 +25,53 @@ def gather(core: Core, tiles: Sequence[tuple[int, Slot]], out: torch.Tensor, pac
     seam.enter("kernel")
     with plain_torch():
         slabs = {slot.slab for _, slot in tiles}
-        if len(tiles) == packing.tiles and len(slabs) == 1 and not _singly(core, out):
-            index = index_tensor(tuple(slot.index for _, slot in sorted(tiles)), out.device)
-            if index is not None:
-                _all_at_once(core, next(iter(slabs)), index, out, packing)
-                return
-        rows = {slab: tile_rows(slab, core.geometry, core.dtype) for slab in slabs}
-        target = packing.by_tile(out)
-        for k, slot in tiles:
-            target[packing.place(k)].copy_(rows[slot.slab][slot.index].view(packing.tile_dims))
+        if len(slabs) > 1 or (packing.verbatim and _singly(core, out)):
+            _one_by_one(core, tiles, out, packing)
+            return
+        ordered = sorted(tiles)
+        index = index_tensor(tuple(slot.index for _, slot in ordered), out.device)
+        if index is None:
+            _one_by_one(core, tiles, out, packing)
+        elif len(tiles) == packing.tiles:
+            _all_at_once(core, ordered[0][1].slab, index, out, packing)
+        else:
+            _some_at_once(core, ordered, index, out, packing)
 
 
 def _singly(core: Core, out: torch.Tensor) -> bool:
     return out.device.type == "cpu" and core.tile_bytes >= ONE_COPY
+
+
+def _one_by_one(core: Core, tiles: Sequence[tuple[int, Slot]], out: torch.Tensor, packing: Packing) -> None:
+    rows: dict[Slab, torch.Tensor] = {}
+    target = packing.by_tile(out)
+    for k, slot in tiles:
+        if slot.slab not in rows:
+            rows[slot.slab] = tile_rows(slot.slab, core.geometry, core.dtype)
+        target[packing.place(k)].copy_(rows[slot.slab][slot.index].view(packing.tile_dims))
+
+
+def _some_at_once(
+    core: Core, tiles: Sequence[tuple[int, Slot]], index: torch.Tensor, out: torch.Tensor, packing: Packing
+) -> None:
+    """Some tiles of one slab: their places are one index of one axis, or else they are copied one by one.
+
+    In canonical order neighbouring elements belong to different tiles, so that tile by tile each copy would touch
+    nearly all of the target's cache lines.
+    """
+    import torch
+
+    long = [a for a, n in enumerate(packing.counts) if n > 1]
+    places = index_tensor(tuple(k for k, _ in tiles), out.device) if len(long) == 1 else None
+    if places is None:
+        _one_by_one(core, tiles, out, packing)
+        return
+    rows = tile_rows(tiles[0][1].slab, core.geometry, core.dtype)
+    picked = torch.index_select(words(rows), 0, index).view(rows.dtype)
+    dim = len(packing.counts) - 1 - long[0]
+    shape = [1] * len(packing.counts)
+    shape[dim] = len(tiles)
+    packing.by_tile(out).index_copy_(dim, places, picked.view(*shape, *packing.tile_dims))
 
 
 def _all_at_once(core: Core, slab: Slab, index: torch.Tensor, out: torch.Tensor, packing: Packing) -> None:
@@ -75,10 +109,20 @@ def spread(
         kind = core.dtype.torch()
         for slab, members in _by_slab(tiles).items():
             rows = tile_rows(slab, core.geometry, core.dtype).view(kind)
+            if len(members) == packing.tiles and _consecutive(members):
+                run = rows[members[0][1] : members[0][1] + len(members)]
+                target = run.view(*packing.counts[::-1], *packing.tile_dims)
+                target.add_(source) if add else target.copy_(source)
+                continue
             for k, index in members:
                 target = rows[index].view(packing.tile_dims)
                 piece = source[packing.place(k)]
                 target.add_(piece) if add else target.copy_(piece)
+
+
+def _consecutive(members: Sequence[tuple[int, int]]) -> bool:
+    first = members[0][1]
+    return all((k, index) == (i, first + i) for i, (k, index) in enumerate(members))
 
 
 def _by_slab(tiles: Sequence[tuple[int, Slot]]) -> dict[Slab, list[tuple[int, int]]]:

@@ -57,6 +57,9 @@ class HostMover:
         """What later parts of a request must wait for on a device; called on the requesting thread."""
         return None
 
+    def seal(self, prepared: Any) -> None:
+        """The requesting thread has submitted what it will: later parts wait for what was queued until now."""
+
     def order(self, stream: Any, events: Sequence[Any], carrier: Carrier) -> None:
         """Make ``stream`` wait for events; host memory has neither."""
 

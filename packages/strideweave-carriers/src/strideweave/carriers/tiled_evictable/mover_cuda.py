@@ -8,13 +8,14 @@ for tiles that arrived meanwhile, runs on the device-to-device stream, after wha
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ... import seam
 from ...movement.completion import Completion, settled
-from ...movement.cuda import Lane, Reaper, lane
+from ...movement.cuda import Lane, Reaper, beside_captures, lane
 from ...movement.pool import BACKGROUND, DEMAND
 from ...movement.transfer import transfer_for
 from ..base import Carrier
@@ -26,13 +27,32 @@ if TYPE_CHECKING:
 
 _reapers: dict[int, Reaper] = {}
 _guard = threading.Lock()
+_inherited: list[dict[int, Reaper]] = []
 
 
-class Prepared(NamedTuple):
-    """The requesting thread, and the event after what its stream had queued."""
+class Prepared:
+    """The requesting thread and its stream; ``event`` marks what the stream had queued when it was first asked for.
 
-    thread: int
-    event: torch.cuda.Event | None
+    It is asked for no later than at the end of the request's own submission. Asked earlier by another thread it may
+    mark more work than needed, never less.
+    """
+
+    __slots__ = ("_event", "_lock", "stream", "thread")
+
+    def __init__(self, stream: torch.cuda.Stream | None) -> None:
+        self.thread, self.stream = threading.get_ident(), stream
+        self._event: torch.cuda.Event | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def event(self) -> torch.cuda.Event | None:
+        """The event, recorded once; None while a graph is being captured."""
+        if self.stream is None:
+            return None
+        with self._lock:
+            if self._event is None:
+                self._event = self.stream.record_event()
+            return self._event
 
 
 def _reaper_of(stream: torch.cuda.Stream) -> Reaper:
@@ -58,9 +78,12 @@ class CudaMover:
         """See ``HostMover.prepare``."""
         import torch
 
-        if torch.cuda.is_current_stream_capturing():
-            return Prepared(threading.get_ident(), None)
-        return Prepared(threading.get_ident(), torch.cuda.current_stream(self.device).record_event())
+        capturing = torch.cuda.is_current_stream_capturing()
+        return Prepared(None if capturing else torch.cuda.current_stream(self.device))
+
+    def seal(self, prepared: Prepared) -> None:
+        """See ``HostMover.seal``."""
+        _ = prepared.event
 
     def check_capture(self, core: Any, codes: Sequence[int]) -> None:
         """Raise RuntimeError during a graph capture unless every tile is held."""
@@ -90,7 +113,7 @@ class CudaMover:
 
         if not isinstance(prototype, CUDA):
             return prototype.allocate_like(slots, empty=True)
-        with torch.cuda.stream(lane(self.device, "h2d").stream):
+        with beside_captures(), torch.cuda.stream(lane(self.device, "h2d").stream):
             return prototype.allocate_like(slots, empty=True)
 
     def copy(
@@ -104,9 +127,10 @@ class CudaMover:
             try:
                 transfer = transfer_for(type(source), type(target))
                 on = lane(self.device, _direction(source, target)).stream
-                if prepared is not None and prepared.event is not None:
-                    on.wait_event(prepared.event)
-                with torch.cuda.stream(on):
+                event = prepared.event if prepared is not None else None
+                if event is not None:
+                    on.wait_event(event)
+                with beside_captures(), torch.cuda.stream(on):
                     parts.append(transfer.submit(source, target, runs, BACKGROUND if background else DEMAND))
             except BaseException as error:
                 if not parts:
@@ -128,23 +152,23 @@ class CudaMover:
 
     def gather(self, job: Callable[[], None], prepared: Prepared) -> tuple[Completion[None], Any]:
         """Run ``job`` on the caller's stream if this is the requesting thread, else on a copy stream."""
-        import torch
 
         if prepared.thread == threading.get_ident():
-            if torch.cuda.is_current_stream_capturing():
+            stream = prepared.stream
+            if stream is None:
                 job()
                 return settled(None), None
-            stream = torch.cuda.current_stream(self.device)
             return self._watched(job, stream, _reaper_of(stream))
         on = lane(self.device, "d2d")
-        if prepared.event is not None:
-            on.stream.wait_event(prepared.event)
+        event = prepared.event
+        if event is not None:
+            on.stream.wait_event(event)
         return self._on_lane(job, on)
 
     def _on_lane(self, job: Callable[[], None], on: Lane) -> tuple[Completion[None], Any]:
         import torch
 
-        with torch.cuda.device(self.device), torch.cuda.stream(on.stream):
+        with beside_captures(), torch.cuda.device(self.device), torch.cuda.stream(on.stream):
             return self._watched(job, on.stream, on.reaper)
 
     def _watched(
@@ -196,3 +220,14 @@ def _direction(source: Carrier, target: Carrier) -> str:
     if isinstance(source, CUDA):
         return "d2d" if isinstance(target, CUDA) else "d2h"
     return "h2d"
+
+
+def _after_fork() -> None:
+    global _reapers, _guard
+    _guard = threading.Lock()
+    # The parent's events are not destroyed here: the child cannot use the device.
+    _inherited.append(_reapers)
+    _reapers = {}
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -66,6 +66,8 @@ def project(
     check_readable(core, codes, "project")
     core.mover.check_capture(core, codes)
     plan = ask_policy(core, carrier._policy, codes, "projection")
+    if plan is not None:
+        check_conflicts(core, codes, "project")
     return _begin(carrier, tensor, chosen, codes, form, destination, plan)
 
 
@@ -115,7 +117,6 @@ def _begin(
     plan: Any,
 ) -> AwaitProjection:
     core = carrier._core
-    check_conflicts(core, codes, "project")
     # A fresh destination lives on the caller's stream, unlike what the mover allocates for itself.
     target = (
         core.primary.prototype.allocate_like(form.slots, empty=True) if destination is None else destination

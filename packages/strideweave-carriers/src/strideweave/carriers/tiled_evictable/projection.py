@@ -54,6 +54,8 @@ class Projection:
         extra = tuple(c for c in promote if c not in self.position)
         self.request.completion.add_callback(self._give_up_queue)
         acquire(self.core, self.request, (*codes, *extra), set(promote), self.use)
+        if self._left:
+            self.core.mover.seal(self.prepared)
 
     def use(self, ready: list[tuple[int, Slot]], direct: list[tuple[int, Slot | None]]) -> None:
         """Gather tiles on primary and read the others past it."""

@@ -45,10 +45,9 @@ def _check(core: Core, codes: Iterable[int], verb: str) -> None:
 
 def check_readable(core: Core, codes: Iterable[int], verb: str) -> None:
     """Raise RuntimeError where a tile has no value."""
-    if core.table.initial != "invalid" and not any(not r.valid for r in tuple(core.table.touched())):
-        return
+    peek = core.table.peek
     for code in codes:
-        if not core.table.peek(code).valid:
+        if not peek(code).valid:
             raise RuntimeError(
                 f"{verb}: tile {core.geometry.coordinate(code)} has no value yet; scatter or update it first"
             )

@@ -54,6 +54,7 @@ class Scatter:
         if promote:
             acquire(owner, self.request, promote, set(promote), lambda ready, direct: None)
         self._group(self._placed, None)
+        self.target.mover.seal(self.prepared)
         if self._spilled:
             per = max(1, STAGE // self.target.tile_bytes)
             self._spill([self._spilled[k : k + per] for k in range(0, len(self._spilled), per)])

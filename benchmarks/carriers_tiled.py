@@ -1,0 +1,382 @@
+"""Tiled carriers against the plain way to move or gather the same bytes.
+
+    python benchmarks/carriers_tiled.py [--json out.json] [--only file overhead promotion ...]
+
+Each line names what was measured, ours, the peer or floor, and their ratio with its goal. Ratios are medians over
+repeats taken in turns in one process; data are random, selections rotate over more bytes than caches hold. Without a
+GPU only the host sections run. Exit status 1 if a ratio misses its goal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import torch
+
+import strideweave as sw
+from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, TileSet
+
+EXPERTS, ROWS, COLUMNS = 128, 768, 2048
+
+
+@dataclass
+class Row:
+    """One comparison; ``ratio`` is judged against ``goal``, from below for rates and from above for times."""
+
+    name: str
+    ours: float
+    peer: float
+    unit: str
+    goal: float | None
+    higher: bool
+
+    @property
+    def ratio(self) -> float:
+        """Ours over the peer's."""
+        return self.ours / self.peer
+
+    @property
+    def good(self) -> bool:
+        """Whether the goal is met; lines without one always are."""
+        return self.goal is None or (self.ratio >= self.goal if self.higher else self.ratio <= self.goal)
+
+
+def tiles(codes) -> TileSet:
+    """Experts as a set."""
+    return TileSet((e, 0, 0) for e in codes)
+
+
+def choose(codes) -> TileSelection:
+    """Experts as a selection."""
+    return TileSelection([codes, [0], [0]])
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds of one call on the host."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def in_turns(ours: Callable[[], float], peer: Callable[[], float], repeat: int) -> tuple[float, float]:
+    """Medians of two measures taken in turns."""
+    ours(), peer()
+    pairs = [(ours(), peer()) for _ in range(repeat)]
+    mine, theirs = zip(*pairs, strict=True)
+    return statistics.median(mine), statistics.median(theirs)
+
+
+# --- host ------------------------------------------------------------------------------------------------
+
+
+def file_promotion() -> list[Row]:
+    """Promotion from a file into host memory against a plain pread loop, page cache warm."""
+    count, nbytes = 64, 4 << 20
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(os.urandom(1 << 20) * (count * nbytes >> 20))
+        file.flush()
+        secondary = sw.FileBacked(file.name, mutable=False, dtype=sw.UInt8)
+        carrier = TiledEvictable(
+            sw.CPU(0, dtype=sw.UInt8), secondary, (count, 1, 1), (1, 1, nbytes), primary_capacity=count
+        )
+        every = tiles(range(count))
+        into = memoryview(bytearray(nbytes * count))
+        fd = os.open(file.name, os.O_RDONLY)
+
+        def ours() -> float:
+            carrier.evict(every)
+            return timed(lambda: carrier.promote(every))
+
+        def plain() -> None:
+            for k in range(count):
+                os.preadv(fd, [into[k * nbytes : (k + 1) * nbytes]], k * nbytes)
+
+        mine, theirs = in_turns(ours, lambda: timed(plain), 9)
+        os.close(fd)
+    size = count * nbytes / 1e9
+    return [Row("file to host, 64 tiles of 4 MiB", size / mine, size / theirs, "GB/s", 0.9, True)]
+
+
+def overhead() -> list[Row]:
+    """Python on the calling thread: a request whose tiles are all resident, then what each further run costs."""
+    primary = sw.CUDA(EXPERTS * 64) if torch.cuda.is_available() else sw.CPU(EXPERTS * 64)
+    carrier = TiledEvictable(primary, sw.CPU(0), (EXPERTS, 1, 1), (1, 8, 8))
+    tensor = carrier.full_tensor()
+    rows = []
+    for name, count in (("8 resident tiles", 8), ("32 resident tiles", 32)):
+        chosen = [choose([(i * 7 + k * 13) % EXPERTS for i in range(count)]) for k in range(40)]
+        spent = []
+        for _ in range(20):
+            for selection in chosen:
+                begun = time.perf_counter()
+                handle = carrier.project(tensor, selection, order="tile")
+                spent.append(time.perf_counter() - begun)
+                handle.wait()
+        rows.append(
+            Row(
+                f"project() on the calling thread, {name}",
+                statistics.median(spent) * 1e6,
+                50,
+                "us",
+                1.0,
+                False,
+            )
+        )
+    return rows
+
+
+# --- device ----------------------------------------------------------------------------------------------
+
+
+def weights(where: str, rows: int = ROWS, capacity: int | None = EXPERTS) -> tuple[TiledEvictable, sw.Tensor]:
+    """[128, rows, 2048] bf16 in one expert per tile, random, on the device or in page-locked memory."""
+    size = EXPERTS * rows * COLUMNS
+    tier = sw.CUDA(size, dtype=sw.BFloat16, empty=True) if where == "primary" else sw.CPU(
+        size, dtype=sw.BFloat16, empty=True, pinned=True
+    )  # fmt: skip
+    noise = torch.randn(1 << 24, device="cuda").bfloat16()
+    for start in range(0, size, noise.numel()):
+        piece = tier.flat()[start : start + noise.numel()]
+        piece.copy_(noise[: piece.numel()])
+    torch.cuda.synchronize()
+    tiers = (
+        (tier, sw.CPU(0, dtype=sw.BFloat16)) if where == "primary" else (sw.CUDA(0, dtype=sw.BFloat16), tier)
+    )
+    carrier = TiledEvictable(*tiers, (EXPERTS, 1, 1), (1, rows, COLUMNS), primary_capacity=capacity)
+    return carrier, carrier.full_tensor(carrier.row_major_layout())
+
+
+def on_device(work: Callable[[], object]) -> float:
+    """Microseconds that ``work`` takes on the device: queued behind a delay, so that the host is not measured."""
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(4_000_000)
+    start.record()
+    kept = work()
+    stop.record()
+    stop.synchronize()
+    del kept
+    return start.elapsed_time(stop) * 1e3
+
+
+def promotion() -> list[Row]:
+    """Pinned host to device by promotion, against one non-blocking copy of the same bytes."""
+    rows = []
+    for height in (1024, 4096):
+        carrier, _ = weights("secondary", height, 64)
+        nbytes = height * COLUMNS * 2
+        source = carrier._tiers[1].flat()[: 64 * height * COLUMNS]
+        target = torch.empty_like(source, device="cuda")
+
+        def floor(target=target, source=source) -> None:
+            target.copy_(source, non_blocking=True)
+            torch.cuda.synchronize()
+
+        for name, codes in (("in a row", range(64)), ("scattered", range(0, EXPERTS, 2))):
+            some = tiles(codes)
+
+            def ours(carrier=carrier, some=some) -> float:
+                carrier.evict(some)
+                return timed(lambda: carrier.promote(some))
+
+            mine, theirs = in_turns(ours, lambda floor=floor: timed(floor), 9)
+            size = 64 * nbytes / 1e9
+            rows.append(
+                Row(
+                    f"promotion, 64 tiles of {nbytes >> 20} MiB {name}",
+                    size / mine,
+                    size / theirs,
+                    "GB/s",
+                    0.9,
+                    True,
+                )
+            )
+        carrier.release()
+    return rows
+
+
+def resident() -> list[Row]:
+    """All-resident projection against index_select, and against index_select and the permuting copy."""
+    carrier, tensor = weights("primary")
+    full = carrier._tiers[0].flat().view(EXPERTS, ROWS, COLUMNS)
+    rows = []
+    for count in (8, 32):
+        chosen = [choose([(i * 5 + k * 11) % EXPERTS for i in range(count)]) for k in range(16)]
+        indices = [torch.tensor(s.per_axis[0], device="cuda") for s in chosen]
+        turn = [0]
+
+        def step(turn=turn) -> int:
+            turn[0] += 1
+            return turn[0] % 16
+
+        for order in ("tile", "canonical"):
+            out = torch.empty(count * ROWS * COLUMNS, dtype=torch.bfloat16, device="cuda")
+            # Dense, first axis fastest: the expert varies fastest.
+            permuted = out.view(COLUMNS, ROWS, count).permute(2, 1, 0)
+
+            def ours(order=order, chosen=chosen) -> object:
+                return carrier.project(tensor, chosen[step()], order=order).on_stream()
+
+            def peer(order=order, indices=indices, permuted=permuted) -> object:
+                picked = torch.index_select(full, 0, indices[step()])
+                return picked if order == "tile" else permuted.copy_(picked)
+
+            mine, theirs = in_turns(lambda f=ours: on_device(f), lambda f=peer: on_device(f), 41)
+            goal = 1.05 if order == "tile" else 1.10
+            rows.append(
+                Row(f"resident projection, {order} order, {count} of 128", mine, theirs, "us", goal, False)
+            )
+    return rows
+
+
+def overlap() -> list[Row]:
+    """A projection of 16 missing tiles beside a chain of matrix products, against the longer of the two alone."""
+    carrier, tensor = weights("secondary", capacity=32)
+    square = torch.randn(4096, 4096, device="cuda").bfloat16()
+    turn = [0]
+
+    def compute() -> None:
+        for _ in range(6):
+            torch.mm(square, square)
+
+    def missing() -> TileSelection:
+        turn[0] += 1
+        carrier.evict(carrier.primary_tiles)
+        return choose([(i + 16 * turn[0]) % EXPERTS for i in range(16)])
+
+    def copy_alone() -> float:
+        selection = missing()
+        return timed(
+            lambda: (carrier.project(tensor, selection, order="tile").wait(), torch.cuda.synchronize())
+        )
+
+    def compute_alone() -> float:
+        return timed(lambda: (compute(), torch.cuda.synchronize()))
+
+    def both() -> float:
+        selection = missing()
+
+        def work() -> None:
+            handle = carrier.project(tensor, selection, order="tile")
+            compute()
+            handle.wait()
+            torch.cuda.synchronize()
+
+        return timed(work)
+
+    for part in (copy_alone, compute_alone, both):
+        part()
+    measured = [(both(), max(copy_alone(), compute_alone())) for _ in range(15)]
+    mine, theirs = (statistics.median(s) * 1e3 for s in zip(*measured, strict=True))
+    return [Row("projection beside compute", mine, theirs, "ms", 1.10, False)]
+
+
+def scatter_add() -> list[Row]:
+    """The first contribution to a gradient, kernel time, against index_add_ into zeros that exist already."""
+    carrier, tensor = weights("primary")
+    rows = []
+    for count in (8, 32):
+        codes = [(i * 5) % EXPERTS for i in range(count)]
+        compact = carrier.project(tensor, choose(codes), order="canonical").wait()
+        cotangent = torch.randn(compact.size(), device="cuda").bfloat16()
+        gradient = sw.Tensor(sw.from_torch(cotangent).carrier, 0, compact.layout)
+        dense = torch.zeros(EXPERTS, ROWS, COLUMNS, dtype=torch.bfloat16, device="cuda")
+        index = torch.tensor(codes, device="cuda")
+        view = cotangent.view(COLUMNS, ROWS, count).permute(2, 1, 0)
+
+        def ours(count=count, codes=codes, gradient=gradient) -> None:
+            carrier.project(tensor, choose(codes)).wait().backward(gradient)
+            tensor.grad = None
+
+        mine = _kernel_time(ours, ("index_select", "gather"))
+        theirs = _kernel_time(lambda d=dense, i=index, v=view: d.index_add_(0, i, v), ())
+        rows.append(Row(f"first scatter-add of {count} tiles", mine, theirs, "us", 0.5, False))
+    return rows
+
+
+def _kernel_time(work: Callable[[], object], _: tuple[str, ...]) -> float:
+    """Microseconds of the last phase's kernels per call, by torch's profiler; the forward gather is left out."""
+    from torch.profiler import ProfilerActivity, profile
+
+    work()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as trace:
+        for _k in range(10):
+            work()
+        torch.cuda.synchronize()
+    events = [e for e in trace.events() if str(e.device_type).endswith("CUDA")]
+    per_call = len(events) // 10
+    names = [e.name for e in events[:per_call]]
+    # Kernels of the forward projection are the gather and, in canonical order, its permuting copy.
+    forward = next((k + 2 for k, n in enumerate(names) if "index" in n.lower() and per_call > 2), 0)
+    chosen = [e for k, e in enumerate(events) if k % per_call >= forward]
+    return sum(e.device_time for e in chosen) / 10
+
+
+def memory() -> list[Row]:
+    """Host memory of the process with a page-locked carrier in use, over its payload."""
+    before = _resident_bytes()
+    carrier, tensor = weights("secondary", 1024, 16)
+    for k in range(0, EXPERTS, 16):
+        carrier.project(tensor, choose(range(k, k + 16)), order="tile").wait()
+    payload = EXPERTS * 1024 * COLUMNS * 2
+    return [
+        Row("host memory over payload", (_resident_bytes() - before) / 1e6, payload / 1e6, "MB", 1.05, False)
+    ]
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+SECTIONS: dict[str, tuple[Callable[[], list[Row]], bool]] = {
+    "file": (file_promotion, False),
+    "overhead": (overhead, False),
+    "memory": (memory, True),
+    "promotion": (promotion, True),
+    "resident": (resident, True),
+    "overlap": (overlap, True),
+    "scatter": (scatter_add, True),
+}
+
+
+def main() -> int:
+    """Run, print, judge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    rows: list[Row] = []
+    for name in options.only:
+        section, device = SECTIONS[name]
+        if device and not torch.cuda.is_available():
+            continue
+        try:
+            found = section()
+        except Exception as error:
+            print(f"{name}: {type(error).__name__}: {error}", flush=True)
+            found = [Row(f"{name} failed", 0.0, 1.0, "", 1.0, True)]
+        rows += found
+        for row in found:
+            goal = "" if row.goal is None else f"  goal {'>=' if row.higher else '<='} {row.goal}"
+            mark = "" if row.good else "  MISSED"
+            print(
+                f"{row.name:54} {row.ours:10.2f} {row.peer:10.2f} {row.unit:5} {row.ratio:6.3f}{goal}{mark}",
+                flush=True,
+            )
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump([{**asdict(r), "ratio": r.ratio} for r in rows], file, indent=1)
+    return 0 if all(r.good for r in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
