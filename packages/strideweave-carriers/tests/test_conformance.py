@@ -6,17 +6,17 @@ import pytest
 import torch
 
 import strideweave as sw
-from strideweave.testing.conformance import CarrierConformance
+from strideweave.testing.conformance import CarrierConformance, ComputeConformance
 
 pytestmark = pytest.mark.spec("carrier-surface")
 
 
-class TestGeneric(CarrierConformance):
+class TestGeneric(CarrierConformance, ComputeConformance):
     def make(self, n, dtype):
         return sw.Generic(dtype=dtype).allocate_like(n)
 
 
-class TestCPU(CarrierConformance):
+class TestCPU(CarrierConformance, ComputeConformance):
     def make(self, n, dtype):
         return sw.CPU(n, dtype=dtype)
 
@@ -53,12 +53,12 @@ class TestBlockDevice(CarrierConformance):
         return self.disk.allocate(n, dtype=dtype)
 
 
-class TestEvictableOnPrimary(CarrierConformance):
+class TestEvictableOnPrimary(CarrierConformance, ComputeConformance):
     def make(self, n, dtype):
         return sw.Evictable(sw.CPU(n, dtype=dtype), sw.FileBacked(None, 0, dtype=dtype))
 
 
-class TestEvictableOnSecondary(CarrierConformance):
+class TestEvictableOnSecondary(CarrierConformance, ComputeConformance):
     def make(self, n, dtype):
         return sw.Evictable(sw.CPU(0, dtype=dtype), sw.FileBacked(None, n, dtype=dtype))
 
@@ -97,7 +97,7 @@ sw.register_host_carrier(Reversed)
 sw.register_family(Reversed, sw.python_family)
 
 
-class TestThirdParty(CarrierConformance):
+class TestThirdParty(CarrierConformance, ComputeConformance):
     def make(self, n, dtype):
         return Reversed(n, dtype)
 
@@ -111,7 +111,7 @@ def test_a_third_party_carrier_computes_with_gradients():
 
 
 @pytest.mark.gpu
-class TestCUDA(CarrierConformance):
+class TestCUDA(CarrierConformance, ComputeConformance):
     def make(self, n, dtype):
         return sw.CUDA(n, dtype=dtype)
 
@@ -123,6 +123,6 @@ class TestPinned(CarrierConformance):
 
 
 @pytest.mark.gpu
-class TestEvictableOnCUDA(CarrierConformance):
+class TestEvictableOnCUDA(CarrierConformance, ComputeConformance):
     def make(self, n, dtype):
         return sw.Evictable(sw.CUDA(n, dtype=dtype), sw.CPU(0, dtype=dtype))

@@ -226,6 +226,19 @@ def test_results_never_alias_operands():
         assert not y.carrier.shares_storage(x.carrier)
 
 
+def test_torch_modes_of_the_caller_change_nothing():
+    """Oracle: the same product without autocast, inference mode and default dtype."""
+    a = sw.tensor([1.001, 2.002, 3.003, 4.004], shape=(2, 2))
+    plain = sw.matmul(a, a).tolist()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert sw.matmul(a, a).tolist() == plain
+        assert torch.is_autocast_enabled("cpu")
+    with torch.inference_mode():
+        inside = sw.matmul(a, a)
+    inside.carrier.set_value(0, 0.0)
+    assert inside.tolist()[1:] == plain[1:] and torch.is_grad_enabled()
+
+
 def test_pending_handles_are_no_operands():
     handle = sw.move_async(sw.tensor([1.0]), sw.CPU(0))
     for use in (

@@ -122,6 +122,39 @@ def run(code, timeout=120):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=timeout)
 
 
+def test_a_failing_callback_ends_neither_the_worker_nor_the_others(monkeypatch):
+    from strideweave.movement.completion import Completion
+
+    seen, reported = [], []
+    monkeypatch.setattr(sys, "unraisablehook", lambda hook: reported.append(hook.exc_value))
+    completion = Completion()
+    completion.add_callback(lambda: 1 / 0)
+    completion.add_callback(lambda: seen.append(1))
+    completion.resolve(None)
+    assert seen == [1] and isinstance(reported[0], ZeroDivisionError)
+
+
+def test_a_system_without_more_threads_still_copies(monkeypatch):
+    from strideweave.movement.pool import Pool
+
+    pool = Pool(4)
+    pool.submit(lambda: None).result()
+
+    def no_more(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_more)
+    done = []
+    parts = [pool.submit(lambda k=k: done.append(k)) for k in range(20)]
+    [p.result() for p in parts]
+    assert sorted(done) == list(range(20))
+    fresh = Pool(1)
+    with pytest.raises(RuntimeError, match="new thread"):
+        fresh.submit(lambda: done.append(99))
+    pool.stop(), fresh.stop()
+    assert 99 not in done
+
+
 def test_exit_during_a_copy_is_clean():
     out = run(
         "import strideweave as sw\n"

@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     import torch
 
 
+_AUTOCAST = ("cpu", "cuda")
+
+
 class plain_torch:
-    """No autograd and no inference mode within, so that storage made there stays writable everywhere.
+    """No autograd, inference mode or autocast within: storage stays writable, and types are what we say.
 
     Enters only what is not so already: most calls come from code that runs under neither.
     """
 
-    __slots__ = ("_grad", "_inference")
+    __slots__ = ("_autocast", "_grad", "_inference")
 
     def __enter__(self) -> None:
         import torch
@@ -29,6 +32,9 @@ class plain_torch:
         self._inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else None
         if self._inference is not None:
             self._inference.__enter__()
+        self._autocast = [torch.autocast(d, enabled=False) for d in _AUTOCAST if torch.is_autocast_enabled(d)]
+        for off in self._autocast:
+            off.__enter__()
         self._grad = torch.is_grad_enabled()
         if self._grad:
             torch.set_grad_enabled(False)
@@ -38,6 +44,8 @@ class plain_torch:
 
         if self._grad:
             torch.set_grad_enabled(True)
+        for off in reversed(self._autocast):
+            off.__exit__(*error)
         if self._inference is not None:
             self._inference.__exit__(*error)
 

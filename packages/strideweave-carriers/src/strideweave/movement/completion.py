@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Generic, TypeVar
 
 from ..errors import ForkedProcessError
@@ -57,7 +59,7 @@ class Completion(Generic[T]):
             callbacks, self._callbacks = self._callbacks, []
             self._condition.notify_all()
         for callback in callbacks:
-            callback()
+            _call(callback)
 
     def add_callback(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once settled; at once if it is already."""
@@ -65,7 +67,7 @@ class Completion(Generic[T]):
             if not self._settled:
                 self._callbacks.append(callback)
                 return
-        callback()
+        _call(callback)
 
     def result(self) -> T:
         """Block until settled; the result, or the failure raised as the same object with the same traceback."""
@@ -84,6 +86,21 @@ class Completion(Generic[T]):
                 f"wait: the request was started in process {self._pid} and does not run in its forked child; "
                 "start it again here, or start workers with spawn"
             )
+
+
+def _call(callback: Callable[[], None]) -> None:
+    # A callback's own failure must end neither the worker that settles nor the callbacks after it.
+    try:
+        callback()
+    except BaseException as error:
+        hook = SimpleNamespace(
+            exc_type=type(error),
+            exc_value=error,
+            exc_traceback=error.__traceback__,
+            err_msg="ignored in a completion callback",
+            object=callback,
+        )
+        sys.unraisablehook(hook)  # type: ignore[arg-type] # the documented fields are all there
 
 
 class AwaitResult(Generic[T]):

@@ -123,7 +123,7 @@ class Lane:
 
         while len(self._ring) < SLOTS:
             seam.enter("allocate")
-            buffer = torch.empty(SLOT, dtype=torch.uint8).pin_memory()
+            buffer = torch.empty(SLOT, dtype=torch.uint8, device="cpu").pin_memory()
             self._ring.append((buffer, torch.cuda.Event(blocking=True)))
         return self._ring
 

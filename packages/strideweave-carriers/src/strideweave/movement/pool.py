@@ -44,16 +44,22 @@ class Pool:
         with self._condition:
             if self._stopping:
                 raise PoolStopped("submit: the interpreter is exiting; finish copies before the program ends")
-            heapq.heappush(self._jobs, (priority, next(self._count), job, completion))
-            if self._idle < len(self._jobs) and len(self._threads) < self._limit:
+            if self._idle <= len(self._jobs) and len(self._threads) < self._limit:
                 self._start()
+            heapq.heappush(self._jobs, (priority, next(self._count), job, completion))
             self._condition.notify()
         return completion
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._work, name=f"strideweave-{len(self._threads)}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system gives no more threads; those there are will do.
+            if not self._threads:
+                raise
+        else:
+            self._threads.append(thread)
 
     def _next(self) -> tuple[Callable[[], None], Completion[None]] | None:
         with self._condition:

@@ -10,6 +10,7 @@ The oracle for values is a Python list; for bytes, the list packed by the elemen
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 
 import pytest
 
@@ -19,8 +20,12 @@ from ..dtypes import ALL, DType, Float32, Int32
 from ..layout import Layout
 from ..movement.move import move, move_async
 from ..movement.transfer import transfer_or_none
+from ..operations.elementwise import add, elementwise_mul, mul
+from ..operations.matmul import matmul
+from ..operations.reduce import reduce_sum
+from ..operations.unary import relu
 from ..tensor import Tensor
-from .faults import Fault, gated, sweep
+from .faults import Fault, fail_at, gated, sweep
 
 
 class CarrierConformance:
@@ -178,8 +183,6 @@ class CarrierConformance:
 
     def test_a_failed_handle_fails_the_same_way_each_time(self) -> None:
         source = Tensor(self.filled([1.0]), 0, Layout(1))
-        from .faults import fail_at
-
         with fail_at(1, "copy", "read"):
             handle = move_async(source, Generic())
             seen = []
@@ -189,3 +192,68 @@ class CarrierConformance:
                 seen.append((caught.value, len(caught.traceback)))
         assert all(error is seen[0][0] for error, _ in seen)
         assert seen[1][1] == seen[2][1], "the traceback does not grow"
+
+
+class ComputeConformance:
+    """The six central operations and their gradients. Oracle: the same on ``Generic``, exact on small integers."""
+
+    @abstractmethod
+    def make(self, n: int, dtype: DType) -> Carrier:
+        """A fresh, mutable, zeroed carrier of ``n`` slots."""
+
+    def pair(self, values: list, layout: Layout, dtype: DType = Float32) -> tuple[Tensor, Tensor]:
+        """The same tensor on this class and on Generic."""
+        prototype = self.make(1, dtype)
+        return tuple(  # type: ignore[return-value] # two of them
+            Tensor(p.new_like(values, mutable=True, dtype=dtype), 0, layout)
+            for p in (prototype, Generic(dtype=dtype))
+        )
+
+    def agree(self, operation, *operands: tuple[Tensor, Tensor]) -> None:
+        """Results and gradients are equal on both, and the result lies on the class's compute carrier."""
+        mine, reference = (operation(*side) for side in zip(*operands, strict=True))
+        assert type(mine.carrier) is operands[0][0].carrier.compute_class()
+        assert mine.tolist() == reference.tolist() and mine.layout.is_dense()
+        if not mine.is_differentiable():
+            return
+        for result in (mine, reference):
+            seed = result.carrier.new_like([k % 3 + 1.0 for k in range(result.size())], dtype=result.dtype())
+            result.backward(Tensor(seed, 0, Layout(result.shape)))
+        for ours, theirs in operands:
+            assert type(ours.grad.carrier) is type(ours.carrier)  # type: ignore[union-attr] # backward ran
+            assert ours.grad.tolist() == theirs.grad.tolist()  # type: ignore[union-attr]
+
+    def test_central_operations_agree_with_the_reference(self) -> None:
+        rows, columns = Layout((2, 3), (3, 1)), Layout((2, 3))
+        for dtype in (Float32, Int32):
+            left = partial(self.pair, [1, -2, 3, 4, 0, 6], rows, dtype)
+            right = partial(self.pair, [2, 5, -1, 7, 8, 3], columns, dtype)
+            for operation in (add, elementwise_mul, mul):
+                self.agree(operation, left(), right())
+                row, column = (
+                    self.pair([1, 2, 3], Layout((1, 3)), dtype),
+                    self.pair([4, 5], Layout((2, 1)), dtype),
+                )
+                self.agree(operation, row, column)
+            self.agree(relu, left())
+            self.agree(lambda t: mul(t, 3), left())
+            self.agree(lambda t: mul(True, t), left())
+            self.agree(lambda t: reduce_sum(t, "a b -> a"), left())
+            self.agree(matmul, left(), right())
+
+    def test_checked_integers(self) -> None:
+        x = self.pair([2**31 - 1], Layout((1,)), Int32)[0]
+        for use in (lambda: add(x, x), lambda: mul(x, 2), lambda: mul(x, x)):
+            with pytest.raises(OverflowError):
+                use()
+
+    def test_every_fault_in_an_operation_changes_nothing(self) -> None:
+        x = self.pair([1.0, 2.0], Layout((2,)))[0]
+        x.carrier.compute_carrier()
+        relu(x)
+
+        def as_before() -> None:
+            assert x.tolist() == [1.0, 2.0] and x.version == 0 and x.grad is None
+
+        assert sweep(lambda: relu(add(x, x)), as_before, "kernel", "allocate") >= 2
+        assert relu(add(x, x)).tolist() == [2.0, 4.0]
