@@ -114,7 +114,9 @@ def _check_static_names(ctx: BodyContext, node: ast.For, before: dict[str, Any],
                 f"{name} starts as the Python number {value!r} and the loop makes it a tensor; "
                 'start from a tensor, such as tf.zeros(Tensor[(), "f32"])',
             )
-        if not is_value(now) and now != value:
+        with ctx.pointing_at(node):
+            changed = not is_value(now) and bool(now != value)
+        if changed:
             raise ctx.error(
                 node,
                 f"the loop changes {name} from {describe(value)} to {describe(now)} while the program is read; "
