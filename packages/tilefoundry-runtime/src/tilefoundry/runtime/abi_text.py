@@ -73,7 +73,7 @@ def _encode_atom(atom: DimVar | FloorDiv) -> Any:
 
 
 def _decode_dim(value: Any) -> Dim:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if type(value) is int:
         return value
     if "var" in value:
         return DimVar(value["var"], value["lo"], value["hi"])

@@ -28,9 +28,10 @@ def runtime_func(fn: F) -> F:
     It takes that function's parameters in that function's order, weights included; callers pass activations
     alone. TypeError for anything but a plain method.
     """
-    if not inspect.isfunction(fn):
+    tagged: Any = fn
+    if not inspect.isfunction(tagged):
         raise TypeError(f"@runtime_func tags a plain method, got {fn!r}")
-    setattr(fn, _TAG, True)
+    setattr(tagged, _TAG, True)
     return fn
 
 

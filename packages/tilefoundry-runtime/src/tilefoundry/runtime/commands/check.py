@@ -79,7 +79,7 @@ def _sides(
         if not isinstance(compiled, CompiledModule):
             raise CommandError(f"the target {args.target} gave no compiled module")
         return compiled.bind(reading), reading
-    twin = subject() if inspect.isclass(subject) and issubclass(subject, RuntimeModule) else subject
+    twin: Any = subject() if inspect.isclass(subject) else subject
     if not isinstance(twin, RuntimeModule):
         raise CommandError(f"{args.subject} is neither a Module nor a twin of one")
     if twin.module is None:

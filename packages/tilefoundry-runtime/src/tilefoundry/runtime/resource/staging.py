@@ -67,7 +67,8 @@ class _Lane:
         if self.copied[slot] is not None:
             self.copied[slot].synchronize()
         buffer = self.buffers[slot]
-        read_span(span, [memoryview(buffer.numpy())[: span.length]])
+        view: Any = buffer.numpy()
+        read_span(span, [memoryview(view)[: span.length]])
         with torch.cuda.device(self.device), torch.cuda.stream(self.stream):
             at = 0
             for piece in span.pieces:
