@@ -226,7 +226,13 @@ def test_binary(cpu: Library, name: str, dtype: str):
         np.testing.assert_array_equal(out, rowed)
 
 
-REDUCE = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "absmax": lambda x, axis: np.abs(x).max(axis)}
+REDUCE = {
+    "sum": np.sum,
+    "mean": np.mean,
+    "max": np.max,
+    "min": np.min,
+    "absmax": lambda x, axis: np.abs(x).max(axis),
+}
 REDUCTIONS = [(op, s, d) for op in ("sum", "max", "min", "absmax") for s, d in
               [("f32", "f32"), ("bf16", "bf16"), ("f64", "f64"), ("i32", "i32"), ("i8", "i64")]]  # fmt: skip
 REDUCTIONS += [("mean", "f32", "f32"), ("mean", "bf16", "bf16"), ("mean", "i32", "f32")]
@@ -290,7 +296,9 @@ def test_row_kernels(cpu: Library, dtype: str, shape: tuple[int, int]):
     for axis in (0, 1):
         cpu(f"softmax_{dtype}", x, out, *shape, axis)
         e = np.exp(wide - wide.max(axis, keepdims=True))
-        np.testing.assert_allclose(out.astype(np.float64), e / e.sum(axis, keepdims=True), rtol=bound, atol=1e-12)
+        np.testing.assert_allclose(
+            out.astype(np.float64), e / e.sum(axis, keepdims=True), rtol=bound, atol=1e-12
+        )
     cpu(f"rms_norm_{dtype}", x, w, out, *shape, 1e-5)
     want = wide / np.sqrt((wide**2).mean(1, keepdims=True) + 1e-5) * weight
     np.testing.assert_allclose(out.astype(np.float64), want, rtol=bound, atol=bound)
@@ -330,7 +338,14 @@ MATMULS = [("f32", "f32"), ("f64", "f64"), ("bf16", "bf16"), ("f16", "f32"), ("i
 def test_matmul(blas: Library, source: str, target: str):
     """Oracle: numpy in float64 (int64 for integers), all transpositions, batches, shared right operands."""
     rng = np.random.default_rng(2)
-    for batch, m, n, k in ((1, 1, 1, 1), (3, 5, 17, 33), (1, 64, 130, 70), (40, 4, 16, 8), (2, 3, 5, 0), (1, 1, 600, 40)):
+    for batch, m, n, k in (
+        (1, 1, 1, 1),
+        (3, 5, 17, 33),
+        (1, 64, 130, 70),
+        (40, 4, 16, 8),
+        (2, 3, 5, 0),
+        (1, 1, 600, 40),
+    ):
         for at, bt, shared in ((0, 0, 0), (1, 0, 1), (0, 1, 0), (1, 1, 0)):
             low, high = (-100, 100) if source.startswith("i") else (-1, 1)
             a = rng.uniform(low, high, (batch, m, k)).astype(NUMPY[source])

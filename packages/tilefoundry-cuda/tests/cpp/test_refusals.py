@@ -30,12 +30,12 @@ auto sharded(Shape shape, Attrs attrs) {
 
 REFUSED = {
     "raw pointer": (
-        "make_shard_tensor(storage, cute::Layout<cute::Int<4>>{}, sharded(Ints<4, 32>{}, "
+        "make_shard_tensor(&storage[0], cute::Layout<cute::Int<4>>{}, sharded(Ints<4, 32>{}, "
         "cute::tuple<shard::S<0>, shard::S<1>>{}).shard_layout);",
         "a raw pointer has lost its memory space",
     ),
     "no shard layout": (
-        "make_shard_tensor(cute::make_tensor(storage, cute::Layout<cute::Int<4>>{}), 0, cute::Layout<cute::Int<4>>{});",
+        "make_shard_tensor(cute::make_tensor(&storage[0], cute::Layout<cute::Int<4>>{}), 0, cute::Layout<cute::Int<4>>{});",
         "the third argument must be a ShardLayout",
     ),
     "dynamic attribute": (
@@ -59,7 +59,7 @@ REFUSED = {
         "attrs must name one attribute per mesh axis",
     ),
     "plain tensor": (
-        "shard_partition(cute::make_tensor(storage, cute::Layout<cute::Int<4>>{}));",
+        "shard_partition(cute::make_tensor(&storage[0], cute::Layout<cute::Int<4>>{}));",
         "the tensor's layout must be a ShardLayout",
     ),
     "sentinel level": ("program_id<TopologyScope::scope_count>();", "scope_count is a sentinel"),
@@ -105,7 +105,10 @@ def test_the_prelude_itself_compiles(cuda_gxx):
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (("-DTILEFOUNDRY_TARGET_CUDA",), "both TILEFOUNDRY_TARGET_CUDA and TILEFOUNDRY_TARGET_CPU are defined"),
+        (
+            ("-DTILEFOUNDRY_TARGET_CUDA",),
+            "both TILEFOUNDRY_TARGET_CUDA and TILEFOUNDRY_TARGET_CPU are defined",
+        ),
         (("-UTILEFOUNDRY_TARGET_CPU",), "no target macro"),
     ],
 )
@@ -162,8 +165,14 @@ extern "C" __global__ void kernel(float* p) {{
 }}
 """
 DEVICE_REFUSED = {
-    "reduction across blocks": ("ops::reduce<ops::sum_op, ops::axes<0>>(src, dst);", "crosses CTA boundaries"),
-    "workspace missing": ("ops::reduce<ops::sum_op, ops::axes<1, 2>>(src, one);", "needs a shared-memory workspace"),
+    "reduction across blocks": (
+        "ops::reduce<ops::sum_op, ops::axes<0>>(src, dst);",
+        "crosses CTA boundaries",
+    ),
+    "workspace missing": (
+        "ops::reduce<ops::sum_op, ops::axes<1, 2>>(src, one);",
+        "needs a shared-memory workspace",
+    ),
     "workspace too small": (
         "__shared__ char ws[4]; ops::reduce<ops::sum_op, ops::axes<1, 2>>(src, one, ws);",
         "smaller than reduce_workspace_bytes",

@@ -63,7 +63,9 @@ def test_materialises_exactly_the_pinned_files(vendor, folder: Path):
     include = vendor.materialise(folder, offline=True)
     found = {p.relative_to(include).as_posix(): p.read_bytes() for p in include.rglob("*") if p.is_file()}
     assert found == FILES
-    assert sorted(p.name for p in folder.iterdir()) == ["PIN.toml", "include"], "no stamp, no left-over folder"
+    assert sorted(p.name for p in folder.iterdir()) == ["PIN.toml", "include"], (
+        "no stamp, no left-over folder"
+    )
 
 
 def test_a_damaged_tree_is_repaired(vendor, folder: Path):

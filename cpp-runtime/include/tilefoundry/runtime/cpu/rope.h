@@ -2,6 +2,7 @@
 /// `ops::rope`: rotary position embedding of one tensor [batch, length, heads, dim].
 #pragma once
 
+#include <tilefoundry/runtime/cpu/dtype.h>
 #include <tilefoundry/runtime/cpu/view.h>
 #include <tilefoundry/runtime/host/failure.h>
 

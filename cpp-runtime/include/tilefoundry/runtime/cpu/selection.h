@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include <tilefoundry/runtime/cpu/dtype.h>
 #include <tilefoundry/runtime/cpu/view.h>
 
 namespace tilefoundry {

@@ -1,0 +1,140 @@
+"""Every declaration of the runtime contract exists under its name with its template signature.
+
+One kernel spells each out with explicit template arguments and types; compiling it for both architectures is the
+check. The umbrella is included as generated code includes it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+SOURCE = """
+#include <tilefoundry/runtime.h>
+
+namespace tilefoundry {
+template <>
+CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept {
+  return cute::Shape<cute::Int<64>>{};
+}
+}  // namespace tilefoundry
+
+namespace tf = tilefoundry;
+using tf::TopologyScope;
+using cute::Int;
+
+// A fixed enumeration with its sentinel last.
+static_assert(static_cast<int>(TopologyScope::cta) == 0 && static_cast<int>(TopologyScope::thread) == 1 &&
+              static_cast<int>(TopologyScope::scope_count) == 2);
+
+// Aggregates with these members, in this order.
+using MeshLayout = cute::Layout<cute::Shape<Int<64>>>;
+using Mesh = tf::Mesh<MeshLayout, TopologyScope::thread>;
+using Layout = cute::Layout<cute::Shape<Int<64>, Int<4>>, cute::Stride<Int<4>, Int<1>>>;
+using Attrs = cute::tuple<tf::shard::S<0>>;
+using SL = tf::ShardLayout<Layout, Attrs, Mesh>;
+
+extern "C" __global__ void declarations(float* p, unsigned int* bar, unsigned long long* out) {
+  // Topology: static where specialised, the launch's extent elsewhere, ids always at run time.
+  static_assert(decltype(tf::program_dim<TopologyScope::thread>())::value == 64);
+  static_assert(!cute::is_static<decltype(tf::program_dim<TopologyScope::cta>())>::value);
+  auto shape = tf::program_shape<TopologyScope::cta>();
+  int id = tf::program_id<TopologyScope::cta>() + int(cute::get<0>(shape)) + tf::program_dim<TopologyScope::cta>();
+
+  Mesh mesh{MeshLayout{}};
+  static_assert(cute::tuple_size<cute::remove_cvref_t<decltype(Mesh::topologies)>>::value == 1);
+  static_assert(cute::get<0>(Mesh::topologies) == TopologyScope::thread);
+  auto coordinate = mesh.local_index();
+  static_assert(cute::rank(decltype(coordinate){}) == 1);
+
+  SL sl{Layout{}, Attrs{}, mesh};
+  static_assert(SL::rank == 2);
+  tf::shard::B broadcast;
+  tf::shard::P<tf::ops::sum_op> partial;
+  tf::shard::Dynamic dynamic;
+  (void)broadcast, (void)partial, (void)dynamic, (void)sl.layout, (void)sl.attrs, (void)sl.mesh;
+
+  // Storage categories: gmem, smem, registers.
+  auto gmem = cute::make_tensor(cute::make_gmem_ptr(p), Layout{});
+  __shared__ float memory[256];
+  auto smem = cute::make_tensor(cute::make_smem_ptr(memory), Layout{});
+  auto rmem = cute::make_tensor<float>(Int<4>{});
+  static_assert(cute::is_gmem<decltype(gmem)>::value && cute::is_smem<decltype(smem)>::value &&
+                cute::is_rmem<decltype(rmem)>::value);
+
+  using Engine = decltype(gmem);
+  tf::ShardTensor<Engine, Layout, SL> sharded = tf::make_shard_tensor<Engine, Layout, SL>(gmem, Layout{}, sl);
+  using ST = decltype(sharded);
+  static_assert(cute::is_same<ST::engine_type, Engine>::value && cute::is_same<ST::global_layout_type, Layout>::value &&
+                cute::is_same<ST::shard_layout_type, SL>::value);
+  static_assert(cute::is_same<decltype(sharded.data()), float*>::value);
+  const ST& constant = sharded;
+  static_assert(cute::is_same<decltype(constant.data()), float*>::value);
+  (void)sharded.engine, (void)sharded.shard_layout;
+
+  auto own = tf::local<Engine, Layout, SL>(constant);
+  static_assert(cute::is_static<decltype(own.layout())>::value && decltype(cute::size(own))::value == 4);
+  static_assert(cute::is_gmem<decltype(own)>::value);
+  auto distributed = cute::make_tensor(cute::make_gmem_ptr(p), sl);  // cute::Tensor<Engine, ShardLayout>
+  auto part = tf::shard_partition<decltype(distributed)>(distributed);
+  static_assert(cute::is_same<decltype(part.layout()), decltype(own.layout())>::value);
+
+  // Both copies, by their template arguments, and CuTe's own copy and fill.
+  tf::copy<Engine, Layout, SL, decltype(rmem)>(constant, rmem);
+  tf::copy<decltype(rmem), Engine, Layout, SL>(rmem, sharded);
+  cute::copy(own, rmem);
+  cute::fill(rmem, 1.0f);
+
+  tf::ops::sync<tf::ops::SyncKind::cta>();
+  tf::ops::sync<tf::ops::SyncKind::named, 0, 64, 0u, 1>(nullptr);
+  tf::ops::sync<tf::ops::SyncKind::lanes, 0, 0, 0xffu, 0>();
+  tf::ops::sync<tf::ops::SyncKind::grid>(bar);
+
+  auto one = cute::make_tensor<float>(Int<1>{});
+  using Axes = tf::ops::axes<0, 1>;
+  constexpr int bytes = tf::ops::reduce_workspace_bytes<tf::ops::sum_op, Axes, ST, decltype(one)>();
+  static_assert(bytes == 2 * sizeof(float));
+  __shared__ alignas(16) unsigned char workspace[bytes];
+  tf::ops::reduce<tf::ops::sum_op, Axes, ST, decltype(one), unsigned char (&)[bytes]>(sharded, one, workspace);
+  tf::ops::reduce<tf::ops::mean_op, Axes>(sharded, one, workspace);
+  tf::ops::reduce<tf::ops::max_op, Axes>(sharded, one, workspace);
+  tf::ops::reduce<tf::ops::min_op, Axes>(sharded, one, workspace);
+  tf::ops::reduce<tf::ops::absmax_op, Axes>(sharded, one, workspace);
+  tf::ops::reduce<tf::ops::sum_op, tf::ops::axes<0>, decltype(rmem), decltype(one), tf::ops::no_workspace>(rmem, one);
+
+  auto slot = cute::make_tensor(cute::make_smem_ptr(memory + 4 * threadIdx.x), own.layout());
+  tf::ops::copy_async<decltype(own), decltype(slot)>(own, slot);
+  tf::ops::cp_async_commit();
+  tf::ops::cp_async_wait<0>();
+  out[0] = id + one(0);
+}
+"""
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_every_declaration(arch: str, nvrtc):
+    built = nvrtc(SOURCE, arch, "-DTILEFOUNDRY_TARGET_CUDA")
+    assert built.ok, built.log
+
+
+UNARY = (
+    "neg abs logical_not rsqrt sqrt exp exp2 log log2 square ceil floor round sin cos erf relu sigmoid silu tanh gelu "
+    "gelu_tanh softplus identity"
+).split()
+BINARY = (
+    "add sub mul div floor_div mod minimum maximum cmp_eq cmp_ne cmp_lt cmp_le cmp_gt cmp_ge logical_and logical_or"
+).split()
+DTYPES = "f32 f64 i8 u8 i16 i32 i64 bool f16 bf16 fp8e4m3 fp8e5m2 f8e8m0 f4e2m1".split()
+
+
+def test_both_targets_have_one_vocabulary(nvrtc, cpu_gxx):
+    """Tags and element types by the same names on the CPU and on CUDA."""
+    names = [f"ops::{n}_op" for n in (*UNARY, *BINARY, "sum", "mean", "max", "min", "absmax")]
+    names += ["ops::clamp_op<float>", *DTYPES]
+    uses = "using namespace tilefoundry;\n" + "\n".join(f"using use{i} = {n};" for i, n in enumerate(names))
+    host = cpu_gxx(f"#include <tilefoundry/runtime.h>\n{uses}\nint main() {{}}\n", "-O0")
+    assert host.ok, host.log
+    kernel = 'extern "C" __global__ void kernel() {}\n'
+    device = nvrtc(
+        f"#include <tilefoundry/runtime.h>\n{uses}\n{kernel}", "sm_80", "-DTILEFOUNDRY_TARGET_CUDA"
+    )
+    assert device.ok, device.log
