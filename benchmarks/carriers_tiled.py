@@ -23,6 +23,10 @@ import torch
 
 import strideweave as sw
 from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, TileSet
+from strideweave.carriers.tiled_evictable.construction import like
+from strideweave.carriers.tiled_evictable.gather import spread
+from strideweave.carriers.tiled_evictable.gradients import compact_values
+from strideweave.carriers.tiled_evictable.packing import packing
 
 EXPERTS, ROWS, COLUMNS = 128, 768, 2048
 
@@ -279,45 +283,34 @@ def overlap() -> list[Row]:
 
 
 def scatter_add() -> list[Row]:
-    """The first contribution to a gradient, kernel time, against index_add_ into zeros that exist already."""
+    """The device's work for the first contribution to a gradient, against index_add_ into zeros that exist already."""
     carrier, tensor = weights("primary")
     rows = []
     for count in (8, 32):
         codes = [(i * 5) % EXPERTS for i in range(count)]
-        compact = carrier.project(tensor, choose(codes), order="canonical").wait()
+        compact = carrier.project(tensor, choose(codes)).wait()
         cotangent = torch.randn(compact.size(), device="cuda").bfloat16()
         gradient = sw.Tensor(sw.from_torch(cotangent).carrier, 0, compact.layout)
         dense = torch.zeros(EXPERTS, ROWS, COLUMNS, dtype=torch.bfloat16, device="cuda")
         index = torch.tensor(codes, device="cuda")
         view = cotangent.view(COLUMNS, ROWS, count).permute(2, 1, 0)
 
-        def ours(count=count, codes=codes, gradient=gradient) -> None:
-            carrier.project(tensor, choose(codes)).wait().backward(gradient)
-            tensor.grad = None
+        fresh = like(carrier._core, "zero")
+        fresh.grow(count, 0)
+        slots = [(k, fresh.take_primary()) for k in range(count)]
+        inside = carrier._footprint(tensor.layout, 0, "benchmark")
+        form = packing(inside, carrier.geometry, (count, 1, 1), "canonical")
+        values = compact_values(fresh, gradient)
 
-        mine = _kernel_time(ours, ("index_select", "gather"))
-        theirs = _kernel_time(lambda d=dense, i=index, v=view: d.index_add_(0, i, v), ())
+        def ours(fresh=fresh, values=values, form=form, slots=slots) -> None:
+            spread(fresh, values(), form, slots)
+
+        def peer(dense=dense, index=index, view=view) -> None:
+            dense.index_add_(0, index, view)
+
+        mine, theirs = in_turns(lambda f=ours: on_device(f), lambda f=peer: on_device(f), 21)
         rows.append(Row(f"first scatter-add of {count} tiles", mine, theirs, "us", 0.5, False))
     return rows
-
-
-def _kernel_time(work: Callable[[], object], _: tuple[str, ...]) -> float:
-    """Microseconds of the last phase's kernels per call, by torch's profiler; the forward gather is left out."""
-    from torch.profiler import ProfilerActivity, profile
-
-    work()
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as trace:
-        for _k in range(10):
-            work()
-        torch.cuda.synchronize()
-    events = [e for e in trace.events() if str(e.device_type).endswith("CUDA")]
-    per_call = len(events) // 10
-    names = [e.name for e in events[:per_call]]
-    # Kernels of the forward projection are the gather and, in canonical order, its permuting copy.
-    forward = next((k + 2 for k, n in enumerate(names) if "index" in n.lower() and per_call > 2), 0)
-    chosen = [e for k, e in enumerate(events) if k % per_call >= forward]
-    return sum(e.device_time for e in chosen) / 10
 
 
 def memory() -> list[Row]:

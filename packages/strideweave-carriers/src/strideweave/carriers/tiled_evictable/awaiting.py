@@ -37,7 +37,7 @@ class AwaitProjection(AwaitResult[Tensor]):
         self,
         completion: Completion[Tensor],
         queued: Completion[Any],
-        publish: Callable[[Tensor], Tensor],
+        publish: Callable[[], Tensor],
         core: Core,
     ) -> None:
         super().__init__(completion)
@@ -58,7 +58,7 @@ class AwaitProjection(AwaitResult[Tensor]):
         if not events:
             return self.wait()
         self._core.mover.order(stream, events, tensor.carrier)
-        return self._publish(tensor)
+        return self._publish()
 
 
 class AwaitResidency(AwaitResult[None]):

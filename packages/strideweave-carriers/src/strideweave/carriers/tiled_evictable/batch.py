@@ -8,8 +8,7 @@ tiles into their slots again; where even that fails they are left on secondary, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...movement.completion import Completion, when_all
 from .mover import Move
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from .request import Request
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """``record`` moves from ``source`` (None: it is zero) to ``target`` on primary."""
 
     record: TileRecord
@@ -30,8 +28,7 @@ class Load:
     target: Slot
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(NamedTuple):
     """``record`` gives up ``slot`` on primary; ``backup`` is where a dirty one is written, else None."""
 
     record: TileRecord
@@ -126,14 +123,14 @@ class Batch:
         core = self.core
         for victim in self.victims:
             core.table.displace(victim.record)
-            core.placed(victim.record, False)
             if victim.backup is not None:
                 victim.record.secondary, victim.record.dirty = victim.backup, False
             victim.record.transit = None
         for load in self.loads:
             core.table.place(load.record, load.target)
             load.record.transit = None
-            core.placed(load.record, True)
+        core.placed([v.record.code for v in self.victims], False)
+        core.placed([load.record.code for load in self.loads], True)
         self.settled = True
 
     def announce(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...dtypes import DType
@@ -102,11 +102,12 @@ class Core:
         """Whether dirty tiles can be written back at all."""
         return self.home_writable or self.secondary.limit > 0
 
-    def placed(self, record: TileRecord, resident: bool) -> None:
+    def placed(self, codes: Sequence[int], resident: bool) -> None:
         """Note a committed change of residency."""
-        self.stats.placed(record.code, resident)
-        if resident:
-            self.peak_resident = max(self.peak_resident, self.table.resident_count())
+        if codes:
+            self.stats.placed(codes, resident)
+            if resident:
+                self.peak_resident = max(self.peak_resident, self.table.resident_count())
 
     def busy(self) -> list[str]:
         """What has not ended, in words."""

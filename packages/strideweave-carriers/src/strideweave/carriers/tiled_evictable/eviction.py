@@ -135,7 +135,7 @@ class Eviction:
                 return False
             for victim in self._victims:
                 core.give_primary(core.table.displace(victim.record))
-                core.placed(victim.record, False)
+            core.placed([v.record.code for v in self._victims], False)
             return True
 
     def _end(self, error: BaseException | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ... import seam
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 ONE_COPY = 1 << 16
 """Tiles of at least this many bytes in host memory are copied one by one: there is no launch to save."""
+
+
+CACHED = 16 << 20
+"""Bytes of a permuted source that are read at a time on a device."""
 
 
 def gather(core: Core, tiles: Sequence[tuple[int, Slot]], out: torch.Tensor, packing: Packing) -> None:
@@ -112,12 +116,33 @@ def spread(
             if len(members) == packing.tiles and _consecutive(members):
                 run = rows[members[0][1] : members[0][1] + len(members)]
                 target = run.view(*packing.counts[::-1], *packing.tile_dims)
-                target.add_(source) if add else target.copy_(source)
+                for into, part in _pieces(target, source, packing):
+                    into.add_(part) if add else into.copy_(part)
                 continue
             for k, index in members:
                 target = rows[index].view(packing.tile_dims)
                 piece = source[packing.place(k)]
                 target.add_(piece) if add else target.copy_(piece)
+
+
+def _pieces(
+    target: torch.Tensor, source: torch.Tensor, packing: Packing
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Both cut along the source's slowest tile dimension, so that what a piece reads stays in the device's cache.
+
+    In canonical order every cache line of the source holds elements of many tiles and is read once per tile.
+    """
+    first = len(packing.counts)
+    dims = [d for d in range(first, source.ndim) if source.shape[d] > 1]
+    if packing.verbatim or source.device.type != "cuda" or not dims:
+        yield target, source
+        return
+    dim = max(dims, key=source.stride)
+    extent = source.shape[dim]
+    step = max(1, extent * CACHED // (source.numel() * source.element_size()))
+    for start in range(0, extent, step):
+        length = min(step, extent - start)
+        yield target.narrow(dim, start, length), source.narrow(dim, start, length)
 
 
 def _consecutive(members: Sequence[tuple[int, int]]) -> bool:

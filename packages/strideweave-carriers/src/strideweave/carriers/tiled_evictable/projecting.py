@@ -62,12 +62,13 @@ def project(
     codes = chosen.bind(core.geometry, "project")
     form = _packing(carrier, tensor, chosen, order)
     _check_destination(carrier, destination, form)
-    check_conflicts(core, codes, "project")
-    check_readable(core, codes, "project")
     core.mover.check_capture(core, codes)
-    plan = ask_policy(core, carrier._policy, codes, "projection")
-    if plan is not None:
+    plan = None
+    if carrier._policy is not None:
+        # Without a policy this is checked once, when the tiles are pinned.
         check_conflicts(core, codes, "project")
+        check_readable(core, codes, "project")
+        plan = ask_policy(core, carrier._policy, codes, "projection")
     return _begin(carrier, tensor, chosen, codes, form, destination, plan)
 
 
@@ -117,32 +118,17 @@ def _begin(
     plan: Any,
 ) -> AwaitProjection:
     core = carrier._core
-    # A fresh destination lives on the caller's stream, unlike what the mover allocates for itself.
-    target = (
-        core.primary.prototype.allocate_like(form.slots, empty=True) if destination is None else destination
-    )
-    target.hold_for_write("project destination")
-    grew = False
+    request = Request(core, "project")
+    promote = enter(core, request, codes, plan, "project")
     try:
-        if target.size() == 0:
-            target.grow(form.slots)
-            grew = True
-        result = Tensor(target, 0, form.layout)
+        publication = _Publication(carrier, core, destination, form)
+        result = publication.tensor
         attach(result, _node(carrier, tensor, selection, form))
-    except BaseException:
-        target.drop_write(False)
+    except BaseException as error:
+        request.withdraw(error)
         raise
-    publication = _Publication(carrier, target, grew)
-    request = Request(
-        core, "project", finish=lambda: publication.publish(result), abandon=publication.abandon
-    )
-    work = Projection(core, request, codes, form, target, result, publication.publish)
-    carrier.hold_for_read()
-    try:
-        promote = enter(core, request, codes, plan, "project")
-    except BaseException:
-        publication.abandon()
-        raise
+    request.finish, request.abandon = publication.publish, publication.abandon
+    work = Projection(core, request, codes, form, publication.target, result, publication.publish)
     submit(request, lambda: work.run(codes, promote))
     return AwaitProjection(request.completion, work.queued, publication.publish, core)
 
@@ -189,26 +175,41 @@ def _node(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection, for
 
 
 class _Publication:
-    """What a projection holds until its compact tensor may be used: the destination and the source."""
+    """The compact tensor of a projection, and what is held until it may be used: its carrier and the source."""
 
-    def __init__(self, carrier: TiledEvictable, target: Carrier, grew: bool) -> None:
-        self._carrier, self._target, self._grew = carrier, target, grew
-        self._published = False
+    def __init__(
+        self, carrier: TiledEvictable, core: Core, destination: Carrier | None, form: Packing
+    ) -> None:
+        # A fresh destination lives on the caller's stream, unlike what the mover allocates for itself.
+        fresh = destination is None
+        self.target = core.primary.prototype.allocate_like(form.slots, empty=True) if fresh else destination
+        self.target.hold_for_write("project destination")
+        self._carrier, self._grew, self._published = carrier, False, False
+        try:
+            if self.target.size() == 0:
+                self.target.grow(form.slots)
+                self._grew = True
+            self.tensor = Tensor(self.target, 0, form.layout)
+            carrier.hold_for_read()
+        except BaseException:
+            if self._grew:
+                self.target.grow(0)
+            self.target.drop_write(False)
+            raise
 
-    def publish(self, result: Tensor) -> Tensor:
-        """Let the destination be used; the second call does nothing."""
+    def publish(self) -> Tensor:
+        """Let the compact tensor be used; the second call does nothing."""
         if not self._published:
             self._published = True
-            self._target.drop_write(True)
+            self.target.drop_write(True)
             self._carrier.drop_read()
-        return result
+        return self.tensor
 
     def abandon(self) -> None:
         """Give everything back after a failure; a destination that was grown is empty again."""
-        if self._published:
-            return
-        self._published = True
-        if self._grew:
-            self._target.grow(0)
-        self._target.drop_write(False)
-        self._carrier.drop_read()
+        if not self._published:
+            self._published = True
+            if self._grew:
+                self.target.grow(0)
+            self.target.drop_write(False)
+            self._carrier.drop_read()

@@ -38,7 +38,7 @@ class Projection:
         packing: Packing,
         target: Carrier,
         result: Tensor,
-        publish: Callable[[Tensor], Tensor],
+        publish: Callable[[], Tensor],
     ) -> None:
         self.core, self.request, self.packing = core, request, packing
         self.publish = publish

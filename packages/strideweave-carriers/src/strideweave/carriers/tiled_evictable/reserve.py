@@ -87,6 +87,7 @@ def _place(
 def _batch(core: Core, request: Request, placed: list[TileRecord], victims: list[TileRecord]) -> Batch:
     given = [Victim(v, _slot(v), core.backup_slot(v) if v.dirty else None) for v in victims]
     slots = [v.slot for v in given]
+    core.primary.tidy()
     slots += [core.take_primary() for _ in range(len(placed) - len(slots))]
     batch = Batch(core, request, [Load(r, r.secondary, s) for r, s in zip(placed, slots, strict=True)], given)
     for record in (*placed, *victims):

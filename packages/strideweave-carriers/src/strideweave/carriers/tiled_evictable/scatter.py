@@ -160,7 +160,7 @@ class Scatter:
             record = table[self.codes[k]]
             record.valid = record.dirty = True
             table.place(record, slot)
-            self.target.placed(record, True)
+        self.target.placed([self.codes[k] for k, _ in self._placed], True)
         for k, slot in self._spilled:
             record = table[self.codes[k]]
             record.valid, record.dirty, record.secondary = True, False, slot

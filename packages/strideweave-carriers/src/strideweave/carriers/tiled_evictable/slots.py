@@ -44,6 +44,7 @@ class SlotPool:
         self.used = 0
         self._total = 0
         self._free: list[Slot] = []
+        self._sorted = True
 
     def adopt(self, carrier: Carrier, tiles: int, used: bool) -> Slab:
         """Make a supplied tier the first slab; ``used`` says that every slot holds its own tile."""
@@ -59,6 +60,12 @@ class SlotPool:
     def room(self) -> int:
         """How many more tiles may be placed."""
         return self.limit - self.used
+
+    def tidy(self) -> None:
+        """Order the free slots, so that tiles placed together lie together and move as one run."""
+        if not self._sorted:
+            self._free.sort(key=_index, reverse=True)
+            self._sorted = True
 
     def missing(self, count: int) -> int:
         """How many slots a growth must add before ``count`` can be taken; ``count`` is at most ``room()``."""
@@ -97,6 +104,7 @@ class SlotPool:
             # Dropped, not released: a copy in flight may still refer to it.
         else:
             self._free.append(slot)
+            self._sorted = False
 
     def trim(self) -> None:
         """With ``single``, forget slots that were allocated and not taken."""
@@ -113,3 +121,7 @@ class SlotPool:
     def allocated(self) -> int:
         """Slots that storage exists for."""
         return self._total
+
+
+def _index(slot: Slot) -> int:
+    return slot.index

@@ -83,12 +83,14 @@ class Recorder:
         """Tiles were written back."""
         self.add(bytes_written_back=sum(v.backup is not None for v in victims) * tile_bytes)
 
-    def placed(self, code: int, resident: bool) -> None:
-        """A tile came onto primary or left it."""
-        self.log.append((self.clock() - self.began, code, resident))
-        if not resident and code in self._unread:
-            self._unread.discard(code)
-            self.add(wasted_prefetch=1)
+    def placed(self, codes: Sequence[int], resident: bool) -> None:
+        """Tiles came onto primary together, or left it."""
+        now = self.clock() - self.began
+        self.log.extend([(now, code, resident) for code in codes])
+        if not resident and self._unread:
+            wasted = self._unread.intersection(codes)
+            self._unread -= wasted
+            self.add(wasted_prefetch=len(wasted))
 
     def prefetching(self, codes: Sequence[int]) -> None:
         """A prefetcher promotes these tiles."""

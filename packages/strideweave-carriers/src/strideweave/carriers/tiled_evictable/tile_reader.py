@@ -105,4 +105,4 @@ class TileWriter:
                 else:
                     record.dirty = True
                     core.table.place(record, slot)
-                    core.placed(record, True)
+            core.placed([c for c in places if c not in backups], True)

@@ -45,14 +45,15 @@ def _check(core: Core, codes: Sequence[int], verb: str) -> None:
         raise RuntimeError(f"{verb}: this {core.name} was released")
     for code in codes:
         record = core.table.peek(code)
-        where = f"{verb}: tile {core.geometry.coordinate(code)}"
         if record.claim is not None:
             raise RuntimeError(
-                f"{where} is covered by an incomplete {record.claim.what}; wait() for its handle first, "
-                "or call wait_idle()"
+                f"{verb}: tile {core.geometry.coordinate(code)} is covered by an incomplete {record.claim.what}; "
+                "wait() for its handle first, or call wait_idle()"
             )
         if verb != "evict" and not record.valid:
-            raise RuntimeError(f"{where} has no value yet; scatter or update it first")
+            raise RuntimeError(
+                f"{verb}: tile {core.geometry.coordinate(code)} has no value yet; scatter or update it first"
+            )
 
 
 def evict(core: Core, codes: tuple[int, ...], verb: str = "evict") -> Completion[None]:
