@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tilefoundry import evaluate, jit
+from tilefoundry import CompilerOptions, jit
 from tilefoundry.evaluator import evaluate as reference
 from tilefoundry.ir.core.expr import Atom, Bind, Block, Constant, FunctionCall, Var
 from tilefoundry.ir.core.module import Module
@@ -100,13 +100,16 @@ def together(functions: Sequence[Function]) -> Module:
     return Module("programs", (*renamed, entry), "main")
 
 
-def compare(cases: Sequence[tuple[Function, Sequence[torch.Tensor]]], *, length: int = 64) -> None:
+def compare(
+    cases: Sequence[tuple[Function, Sequence[torch.Tensor]]], *, length: int = 64, opt_level: int = 1
+) -> None:
     """Compile all functions into one library and compare every output with the evaluator's.
 
-    ``length`` is the longest reduction in the programs; the float bound is ``8 * eps * sqrt(length)`` relative
+    ``opt_level`` is low where many programs are compiled; the model tests run at the default. ``length`` is the longest reduction in the programs; the float bound is ``8 * eps * sqrt(length)`` relative
     to the output's largest magnitude, integers and bools are equal.
     """
-    compiled = jit(together([function for function, _ in cases]), target="cpu")
+    options = CompilerOptions(opt_level=opt_level)
+    compiled = jit(together([function for function, _ in cases]), target="cpu", options=options)
     flat = [tensor for _, tensors in cases for tensor in tensors]
     given = [tensor.clone() for tensor in flat]
     outputs = compiled(*flat)
@@ -151,5 +154,3 @@ _TORCH_NAMES = {
     "fp8e4m3": torch.float8_e4m3fn,
     "fp8e5m2": torch.float8_e5m2,
 }
-
-__all__ += ["evaluate"]

@@ -222,6 +222,19 @@ inline void bind_arguments(Declaration const& entry, TVMFFIAny const* args, int 
   detail::check_overlap(entry, bound);
 }
 
+/// The value of DimVar `v` where an extent is `factor * value + rest`; it must be whole and in range.
+inline std::int64_t solve_extent(Declaration const& entry, Bound const& bound, int v, int param, int axis,
+                                 std::int64_t factor, std::int64_t rest) {
+  DLTensor const& t = *bound.tensors[param];
+  Variable const& var = entry.variables[v];
+  const std::int64_t left = t.shape[axis] - rest, value = left / factor;
+  if (value * factor != left || value < var.low || value >= var.high)
+    detail::wrong_extent(entry, t, param, axis,
+                         std::to_string(factor) + " * " + var.name + " + " + std::to_string(rest) + " with " +
+                             var.name + " in [" + std::to_string(var.low) + ", " + std::to_string(var.high) + ")");
+  return value;
+}
+
 /// An extent that is an expression of the DimVars, against its value.
 inline void check_extent(Declaration const& entry, Bound const& bound, int param, int axis, std::int64_t expected) {
   DLTensor const& t = *bound.tensors[param];

@@ -70,6 +70,10 @@ class DiskCache:
         self.prune(keep=key)
         return found
 
+    def find(self, key: str) -> Path | None:
+        """The library of ``key`` where it lies there undamaged; also from a cache that cannot be written."""
+        return self._valid(key)
+
     def _folder(self, key: str) -> Path:
         return self.root / key[:2] / key
 

@@ -15,6 +15,7 @@ from tilefoundry.ir.errors import LoweringError
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.passes.copying import Names
 from tilefoundry.ir.passes.inline import PARAM_PATHS
+from tilefoundry.ir.passes.solving import is_solvable
 from tilefoundry.ir.tir.expr import IndexValue, Load
 from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.tir.stmt import Abort, DispatchCall, Launch, Let, Slab, TirStmt
@@ -61,13 +62,13 @@ def _all_dims(entry: Function) -> tuple[DimVar, ...]:
 
 
 def _check_dims(module: Module, entry: Function) -> None:
-    """Every extent must be known from a parameter's shape."""
-    bound = {d.name for p in entry.params if isinstance(p.type, TensorType) for d in p.type.shape if isinstance(d, DimVar)}
+    """Every extent must follow from a parameter's shape."""
+    shapes = [dim for p in entry.params if isinstance(p.type, TensorType) for dim in p.type.shape]
     for var in entry.dim_vars():
-        if var.name not in bound:
+        if not any(is_solvable(dim, var) for dim in shapes):
             raise LoweringError(
-                f"{module.name}.{entry.name}: {var.name} stands in no parameter's shape by itself, "
-                "so a call cannot bind it; add a parameter with that extent"
+                f"{module.name}.{entry.name}: no parameter's shape tells {var.name}: it stands nowhere by itself or "
+                "in a sum with integers; add a parameter with that extent"
             )
 
 
@@ -257,7 +258,7 @@ class _Host:
 def _wants_dense(callee: Function, position: int) -> bool:
     """Whether the kernel's one op reads this parameter as a dense run."""
     stmts = callee.stmts()
-    if len(stmts) != 1 or not isinstance(stmts[0], Bind) or not isinstance(stmts[0].value, Call):
+    if not stmts or not isinstance(stmts[0], Bind) or not isinstance(stmts[0].value, Call):
         return False
     call = stmts[0].value
     wanted = DENSE_OPERANDS.get(call.op.name, ())

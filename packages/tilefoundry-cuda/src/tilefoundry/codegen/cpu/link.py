@@ -7,7 +7,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from tilefoundry.codegen.cache import DiskCache, cache_directory
+from tilefoundry.codegen.cache import DiskCache, cache_directory, configured_directory
 from tilefoundry.codegen.cpu.arch import march_flags
 from tilefoundry.codegen.headers import include_dirs
 from tilefoundry.codegen.linkable import LinkableModule
@@ -36,7 +36,9 @@ def link_cpu(linkable: LinkableModule, options: CompilerOptions) -> LinkedModule
     def build(folder: Path) -> None:
         _compile(linkable.source, folder, flags, compiler, ffi, keep=options.keep_sources)
 
-    library = DiskCache(cache_directory()).get_or_build(key, build)
+    # A cache that was filled by somebody else serves even where it cannot be written.
+    found = DiskCache(configured_directory()).find(key)
+    library = found or DiskCache(cache_directory()).get_or_build(key, build)
     return LinkedModule(str(library), linkable.source, linkable.entry, "cpu", target.arch)
 
 

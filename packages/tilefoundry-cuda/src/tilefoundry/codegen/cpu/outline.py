@@ -57,10 +57,22 @@ class Outliner:
     def _kernel(self, binds: list[Bind], params: tuple[Var, ...], outputs: list[Var]) -> Function:
         name = self.names.fresh(f"k{len(self.kernels)}_{_summary(binds)}")
         result = outputs[0].type if len(outputs) == 1 else TupleType(tuple(out.type for out in outputs))
+        if len(outputs) == 1 and isinstance(result, TupleType):
+            binds, outputs = _taken_apart(binds, outputs[0], self.names)
         plain = tuple(Var(param.type, param.name) for param in params)
         function = Function(name, plain, result, Block(tuple(binds), tuple(outputs)), topologies=())
         self.kernels.append(Module(name, (function,), name, topologies=()))
         return function
+
+
+def _taken_apart(binds: list[Bind], group: Var, names: Names) -> tuple[list[Bind], list[Var]]:
+    """The kernel of an op that gives a tuple returns its elements."""
+    assert isinstance(group.type, TupleType)
+    items = []
+    for i in range(len(group.type.elements)):
+        call = HIR_OPS["tuple_get_item"].call((group,), {"index": i})
+        items.append(Bind(Var(call.type, names.fresh(f"{group.name}_{i}")), call))
+    return [*binds, *items], [item.target for item in items]
 
 
 def _wanted_outside(groups: list[Group], results: tuple[Atom, ...]) -> set[str]:

@@ -11,7 +11,8 @@ from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import LoweringError
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.passes.copying import Copier, Names, substitute_type
-from tilefoundry.ir.types import Dim, DimVar, TensorType, TupleType
+from tilefoundry.ir.passes.solving import solve
+from tilefoundry.ir.types import Dim, DimVar, TensorType, TupleType, dim_vars
 
 __all__ = ["PARAM_PATHS", "InlineCalls"]
 
@@ -174,8 +175,10 @@ def _bound_dims(callee: Function, arguments: Mapping[str, Atom]) -> dict[str, Di
             continue
         assert isinstance(argument.type, TensorType)
         for declared, actual in zip(param.type.shape, argument.type.shape, strict=True):
-            if isinstance(declared, DimVar):
-                dims.setdefault(declared.name, actual)
+            for var in dim_vars(declared):
+                found = solve(declared, var, actual)
+                if found is not None:
+                    dims.setdefault(var.name, found)
     _check_types(callee, arguments, dims)
     return {name: dim for name, dim in dims.items() if not (isinstance(dim, DimVar) and dim.name == name)}
 

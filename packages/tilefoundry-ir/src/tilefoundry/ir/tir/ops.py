@@ -70,6 +70,13 @@ TILE_OPS: dict[str, TileOp] = {
         TileOp("rms_norm"),
         TileOp("mma"),
         TileOp("sync", 0),
+        TileOp("argmax"),
+        TileOp("topk", 2),
+        TileOp("index_add"),
+        TileOp("index_copy"),
+        TileOp("rope"),
+        TileOp("grouped_matmul"),
+        TileOp("conv2d"),
     )
 }
-"""Tile-level ops by name; back ends add the ones that their runtime has."""
+"""Tile-level ops by name; each is one public entry of a target's C++ runtime."""

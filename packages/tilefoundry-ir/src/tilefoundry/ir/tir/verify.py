@@ -6,7 +6,7 @@ from tilefoundry.ir.core.expr import Constant, Expr, Var
 from tilefoundry.ir.errors import VerificationError
 from tilefoundry.ir.tir.expr import Apply, BufferView, IndexValue, Load, PointerOf, Verbatim
 from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.ir.tir.ops import SCALAR_OPS
+from tilefoundry.ir.tir.ops import SCALAR_OPS, TILE_OPS
 from tilefoundry.ir.tir.stmt import (
     Abort,
     Accumulate,
@@ -112,6 +112,8 @@ class _Scope:
         self._inner().stmts(stmt.body)
 
     def evaluate(self, stmt: Evaluate | Launch) -> None:
+        if isinstance(stmt, Evaluate) and stmt.op not in TILE_OPS:
+            self._fail(f"there is no tile op {stmt.op!r}")
         for arg in stmt.args:
             self.expr(arg)
 

@@ -9,6 +9,7 @@ from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, quoted
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
+from tilefoundry.ir.passes.solving import linear_in
 from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.tir.stmt import DispatchCall, Slab, TirStmt
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, dim_vars
@@ -103,7 +104,7 @@ class EntryEmitter:
         self.out.line("const host::Bound bound_{data_, tensors_, extents_};")
         self.out.line("host::bind_arguments(declaration_, arguments_.values, arguments_.count, bound_, bound_by_);")
         for i, var in enumerate(variables):
-            self.out.line(f"const index_t {mangle(var.name)} = extents_[{i}];")
+            self.out.line(f"const index_t {mangle(var.name)} = {self._extent_of(var, i)};")
         self._computed_extents()
         self.out.line("if (host::nothing_to_write(declaration_, bound_)) return;")
         first_output = count - self.entry.output_count
@@ -111,6 +112,17 @@ class EntryEmitter:
             const = "" if i >= first_output else "const "
             kind = f"{const}{dtype_name(_dtype(param))}*"
             self.out.line(f"{kind} const {mangle(param.name)} = static_cast<{kind}>(data_[{i}]);")
+
+    def _extent_of(self, var: DimVar, slot: int) -> str:
+        """Where the variable's value comes from: a shape that it is an extent of, or one that it is a part of."""
+        shapes = [(i, axis, dim) for i, p in enumerate(self.entry.params) for axis, dim in enumerate(_shape(p))]
+        if any(dim == var for _, _, dim in shapes):
+            return f"extents_[{slot}]"
+        for i, axis, dim in shapes:
+            found = linear_in(dim, var)
+            if found is not None:
+                return f"host::solve_extent(declaration_, bound_, {slot}, {i}, {axis}, {found[0]}, {found[1]})"
+        raise AssertionError(f"lowering lets no extent through that no shape tells, yet {var.name} is one")
 
     def _computed_extents(self) -> None:
         for i, param in enumerate(self.entry.params):

@@ -60,7 +60,7 @@ def written_buffers(body: tuple[TirStmt, ...]) -> set[str]:
         elif isinstance(stmt, Contraction) and stmt.destination is not None:
             written.add(stmt.destination.buffer.name)
         elif isinstance(stmt, Evaluate):
-            writes = TILE_OPS[stmt.op].writes if stmt.op in TILE_OPS else 1
+            writes = TILE_OPS[stmt.op].writes
             views = [arg for arg in stmt.args if isinstance(arg, BufferView)]
             written.update(view.buffer.name for view in views[len(views) - writes :])
     return written

@@ -21,7 +21,7 @@ from tilefoundry.ir.passes.copying import Names
 from tilefoundry.ir.tir.expr import Apply
 from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.tir.stmt import Abort, Comment, Guard, TirStmt
-from tilefoundry.ir.types import Dim, DType, TensorType, bounds, dim_vars, scalar
+from tilefoundry.ir.types import Dim, DimExpr, DimVar, DType, TensorType, TupleType, bounds, dim_vars, scalar
 from tilefoundry.ir.types.dim import product
 
 __all__ = ["KernelSpec", "schedule"]
@@ -42,7 +42,7 @@ class KernelSpec:
     outputs: tuple[View, ...]
 
     def dims(self) -> tuple[str, ...]:
-        """Names of the extents that the kernel depends on, in order of appearance."""
+        """Names of the extents that the kernel depends on, in alphabetical order."""
         found: dict[str, None] = {}
         for view in (*self.inputs, *self.outputs):
             for dim in (*view.shape, *view.strides, view.offset):
@@ -51,15 +51,25 @@ class KernelSpec:
             assert isinstance(stmt, Bind)
             for dim in _dims_of(stmt):
                 found.update((var.name, None) for var in dim_vars(dim))
-        return tuple(found)
+        return tuple(sorted(found))
 
 
 def _dims_of(bind: Bind) -> tuple[Dim, ...]:
     types = [bind.target.type, *(arg.type for arg in bind.value.args)]
-    shapes = [type_.shape for type_ in types if isinstance(type_, TensorType)]
-    attrs = bind.value.attrs if isinstance(bind.value, Call) else ()
-    listed = [item for _, value in attrs if isinstance(value, tuple) for item in value]
-    return (*(dim for shape in shapes for dim in shape), *(d for d in listed if hasattr(d, "terms") or hasattr(d, "lo")))
+    attrs = [value for _, value in bind.value.attrs] if isinstance(bind.value, Call) else []
+    found: list[Dim] = []
+    pending: list[object] = [*types, *attrs]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, TensorType):
+            found.extend(value.shape)
+        elif isinstance(value, TupleType):
+            pending.extend(value.elements)
+        elif isinstance(value, tuple):
+            pending.extend(value)
+        elif isinstance(value, (DimVar, DimExpr)):
+            found.append(value)
+    return tuple(found)
 
 
 def schedule(spec: KernelSpec) -> PrimFunction:

@@ -23,14 +23,14 @@ __all__ = ["DENSE_OPERANDS", "WHOLE_OPS", "is_whole_op", "schedule_whole"]
 
 
 def is_whole_op(function: Function) -> bool:
-    """True where the kernel is one op that no nest computes."""
+    """True where the kernel is one op that no nest computes, with the elements taken from its tuple if it gives one."""
     stmts = function.stmts()
-    return len(stmts) == 1 and isinstance(stmts[0], Bind) and _op_name(stmts[0]) in WHOLE_OPS
+    return bool(stmts) and isinstance(stmts[0], Bind) and _op_name(stmts[0]) in WHOLE_OPS
 
 
 def schedule_whole(spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
     """The statements of the one op."""
-    (bind,) = spec.function.stmts()
+    bind = spec.function.stmts()[0]
     assert isinstance(bind, Bind) and isinstance(bind.value, Call)
     return WHOLE_OPS[bind.value.op.name](bind.value, spec, names)
 

@@ -1,0 +1,5 @@
+"""From kernels as HIR functions over strided views to TIR under a mesh of blocks and threads."""
+
+from tilefoundry.codegen.cuda.schedule.kernel import schedule
+
+__all__ = ["schedule"]

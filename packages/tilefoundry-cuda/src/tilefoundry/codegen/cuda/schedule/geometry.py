@@ -1,0 +1,86 @@
+"""How many threads share a row, how many rows share a block, and how many elements a thread takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilefoundry.codegen.cpu.schedule.plan import sample
+from tilefoundry.ir.types import Dim, bounds
+
+__all__ = ["BLOCK", "Geometry", "pack_width", "reduced_geometry", "streaming_geometry"]
+
+BLOCK = 256
+MOST_THREADS = 1024
+_ACCESS_BYTES = 16
+_PACKS = 4
+_KEPT = 64
+_PROCESSORS = 132
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """The block of a row kernel.
+
+    Attributes:
+        threads: threads that share a row; a power of two.
+        rows: rows of a block.
+        width: elements that move together.
+        elements: elements that one thread takes of a row, a multiple of ``width``; None where only the call
+            knows.
+    """
+
+    threads: int
+    rows: int
+    width: int
+    elements: int | None
+
+    @property
+    def tile(self) -> int:
+        """Elements of a row that its threads take together; of no meaning where ``elements`` is None."""
+        return self.threads * (self.elements or 0)
+
+
+def pack_width(item_sizes: list[int], extent: Dim) -> int:
+    """Elements per access: 16 bytes of the widest type, cut until a static extent is a multiple."""
+    if not item_sizes:
+        return 1
+    width = max(_ACCESS_BYTES // max(item_sizes), 1)
+    while isinstance(extent, int) and width > 1 and extent % width:
+        width //= 2
+    return width
+
+
+def reduced_geometry(extent: Dim, rows: Dim, width: int) -> Geometry:
+    """For rows that are joined: all of a row's elements lie with the threads of one block."""
+    if not isinstance(extent, int):
+        most = bounds(extent)[1]
+        threads = 32 if most <= 512 else 128 if most <= 4096 else BLOCK
+        return Geometry(threads, _rows_per_block(threads, rows), width, None)
+    packs = max(-(-extent // width), 1)
+    threads = _power_of_two(-(-packs // (_PACKS if width > 1 else 8)))
+    elements = -(-packs // threads) * width
+    return Geometry(threads, _rows_per_block(threads, rows), width, elements if elements <= _KEPT else None)
+
+
+def streaming_geometry(extent: Dim, rows: Dim, width: int) -> Geometry:
+    """For elements that are on their own: a block takes a tile of a row, or short rows side by side."""
+    length = sample(extent) if isinstance(extent, int) else max(sample(extent), 4096)
+    packs = _PACKS if isinstance(extent, int) else 2
+    many = sample(rows) * length
+    while packs > 1 and many < packs * width * BLOCK * 2 * _PROCESSORS:
+        packs //= 2
+    threads = min(_power_of_two(-(-length // (width * packs))), BLOCK)
+    return Geometry(threads, BLOCK // threads, width, packs * width)
+
+
+def _rows_per_block(threads: int, rows: Dim) -> int:
+    per_block = max(BLOCK // threads, 1)
+    if isinstance(rows, int):
+        while per_block > 1 and rows < per_block * _PROCESSORS and per_block * threads > BLOCK // 2:
+            per_block //= 2
+    return per_block
+
+
+def _power_of_two(n: int) -> int:
+    """The least power of two of at least ``n``, within a block."""
+    return min(1 << max(n - 1, 0).bit_length(), MOST_THREADS)

@@ -1,0 +1,129 @@
+"""A scope whose reads and writes along one axis go through packs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilefoundry.codegen.cpu.nest import AxisMap
+from tilefoundry.codegen.cpu.schedule.scope import Scope, buffer_var
+from tilefoundry.codegen.cpu.views import View
+from tilefoundry.codegen.cuda.statements import PIECE, Pack
+from tilefoundry.ir.core.expr import Expr, Var
+from tilefoundry.ir.tir.expr import Load
+from tilefoundry.ir.tir.stmt import Let, Store
+from tilefoundry.ir.types import Dim, DimVar, TensorType, dim_vars
+from tilefoundry.ir.types.dim import product
+
+__all__ = ["PackScope", "PackTable"]
+
+
+@dataclass(slots=True)
+class PackTable:
+    """The packs of a kernel.
+
+    Attributes:
+        axis: the axis along which packs lie.
+        first: index of a pack's first element.
+        slot: position inside a pack.
+        loads, stores: of the loop that is being written.
+        kept: (view, axes) -> registers, for packs that stay at hand for later loops.
+        checks: everything whose alignment the wide path depends on.
+    """
+
+    axis: int
+    first: DimVar
+    slot: DimVar
+    keeps: bool
+    loads: list[Pack] = field(default_factory=list)
+    stores: list[Pack] = field(default_factory=list)
+    kept: dict[object, Var] = field(default_factory=dict)
+    checks: dict[tuple[str, Dim], Var] = field(default_factory=dict)
+    multiples: dict[Dim, None] = field(default_factory=dict)
+    count: int = 0
+
+    def begin(self) -> None:
+        """Start a new loop."""
+        self.loads.clear()
+        self.stores.clear()
+
+    def fresh(self, view: View) -> Var:
+        """Registers for one more pack."""
+        self.count += 1
+        return Var(TensorType((), view.dtype), f"pack{self.count - 1}")
+
+    def note(self, view: View, axes: AxisMap, extra: Dim = 0) -> None:
+        """Remember what must be aligned for packs of ``view``."""
+        self.checks.setdefault((view.buffer, view.offset), buffer_var(view))
+        for axis, stride in zip(axes, view.strides, strict=True):
+            if axis is not None and axis != self.axis and stride != 0:
+                self.multiples.setdefault(stride)
+        if extra != 0:
+            for dim in view.strides:
+                if dim not in (0, 1):
+                    self.multiples.setdefault(dim)
+
+
+class PackScope(Scope):
+    """Reads of views that are contiguous along the packs' axis come from registers."""
+
+    __slots__ = ("table",)
+
+    table: PackTable
+
+    def read(self, name: str, axes: AxisMap, extra: Dim = 0) -> Expr:
+        """As in Scope, from a pack where there can be one."""
+        view = self.plan.views[name]
+        key = (name, axes, extra)
+        found = self.find(key)
+        if found is not None:
+            return found
+        if not self._packs(view, axes) or self._is_local(extra):
+            return Scope.read(self, name, axes, extra)
+        registers = self._loaded(key, view, axes, extra)
+        return self.keep(key, f"{view.buffer}_at", Load.of(registers, self._place()))
+
+    def store(self, view: View, axes: AxisMap, value: Expr) -> None:
+        """Write one element, through a pack where there can be one."""
+        if not self._packs(view, axes):
+            self.stmts.append(Store(buffer_var(view), self.index(view, axes), value))
+            return
+        registers = self.table.fresh(view)
+        self.table.note(view, axes)
+        self.table.stores.append(Pack(registers, buffer_var(view), self._base(view, axes)))
+        self.stmts.append(Store(registers, self._place(), value))
+
+    def _packs(self, view: View, axes: AxisMap) -> bool:
+        stride = next((s for a, s in zip(axes, view.strides, strict=True) if a == self.table.axis), None)
+        return stride == 1 and self.table.axis in self.coords
+
+    def _is_local(self, extra: Dim) -> bool:
+        """Whether an offset is computed inside the loop over elements."""
+        own = {stmt.target.name for stmt in self.stmts if isinstance(stmt, Let)}
+        return any(var.name in own for var in dim_vars(extra))
+
+    def _loaded(self, key: object, view: View, axes: AxisMap, extra: Dim) -> Var:
+        known = self.table.kept.get(key)
+        if known is not None:
+            return known
+        registers = self.table.fresh(view)
+        self.table.note(view, axes, extra)
+        self.table.loads.append(Pack(registers, buffer_var(view), self._base(view, axes) + extra))
+        if self.table.keeps:
+            self.table.kept[key] = registers
+        return registers
+
+    def _base(self, view: View, axes: AxisMap) -> Dim:
+        total = view.offset
+        for axis, stride in zip(axes, view.strides, strict=True):
+            if axis is not None and axis in self.coords:
+                at = self.table.first if axis == self.table.axis else self.coords[axis]
+                total = total + product((at, stride))
+        return total
+
+    def _place(self) -> Dim:
+        return self.table.slot
+
+
+def register_place(width: DimVar, slot: DimVar) -> Dim:
+    """Place of an element among those that a thread keeps of its row."""
+    return product((PIECE, width)) + slot

@@ -1,0 +1,154 @@
+"""Statements of CUDA kernels beside those of TIR: pieces of a row per thread, and joining over a block.
+
+Names that generated code fixes: ``V`` is the number of elements that move together, a template parameter of the
+kernel's body; ``piece`` counts the packs of a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilefoundry.ir.core.expr import Expr, Var
+from tilefoundry.ir.core.kinds import ReduceKind
+from tilefoundry.ir.tir.expr import BufferView
+from tilefoundry.ir.tir.stmt import TirStmt
+from tilefoundry.ir.types import Dim, DimVar
+
+__all__ = ["PIECE", "WIDTH", "Combine", "Pack", "Packs", "RegisterArray", "TileMatmul", "ViewOp", "WidePath"]
+
+WIDTH = DimVar("V", 1, 17)
+"""Elements of one pack."""
+
+PIECE = DimVar("piece", 0, 2**20)
+"""Number of a thread's pack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """``V`` neighbours that move as one access.
+
+    Attributes:
+        name: the registers that hold it; its dtype is the buffer's.
+        buffer: where it lies.
+        index: offset of its first element, over ``first`` of the loop.
+    """
+
+    name: Var
+    buffer: Var
+    index: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Packs:
+    """The packs that a thread takes of ``[start, stop)``: pack ``p`` begins at ``start + (p * threads + lane) * V``.
+
+    Attributes:
+        first: name of the first element's index in the body.
+        slot: name of the position inside the pack, ``0 .. V - 1``.
+        element: ``first + slot``.
+        lane: the thread's place.
+        threads: how many threads share the elements.
+        elements: elements per thread where that is a compile-time number: then loads of all packs come first and
+            stay in registers; None where the number of turns is known at run time only.
+        start, stop: bounds.
+        exact: all packs lie inside, so that no bound is looked at.
+        loads, stores: packs read before and written after the body.
+        body: statements for one element.
+        mask: a bool that must hold for stores, or None.
+    """
+
+    first: Var
+    slot: Var
+    element: Var
+    lane: Var
+    threads: int
+    elements: int | None
+    start: Dim
+    stop: Dim
+    exact: bool
+    loads: tuple[Pack, ...]
+    stores: tuple[Pack, ...]
+    body: tuple[TirStmt, ...]
+    mask: Var | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterArray:
+    """Registers of a thread, every one starting at ``value`` (None: not set).
+
+    ``elements`` is a number, or ``V`` for one per position of a pack.
+    """
+
+    buffer: Var
+    elements: Dim
+    value: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Combine:
+    """Join a register of every thread along one axis of the block; all threads take part and get the result.
+
+    Attributes:
+        target: a scalar, or an array of ``count`` registers.
+        kind: how two values join.
+        shape: extents of the block's thread axes, the last fastest.
+        axis: the axis that is joined.
+        count: None for a scalar, else the array's length.
+    """
+
+    target: Var
+    kind: ReduceKind
+    shape: tuple[int, ...]
+    axis: int
+    count: Dim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WidePath:
+    """Run ``body`` with packs of ``width`` elements where every check holds at run time, else with packs of one.
+
+    Attributes:
+        width: elements of a pack.
+        packs: (buffer, offset) that must lie at a multiple of the pack's bytes.
+        multiples: dims that must be multiples of ``width``.
+    """
+
+    width: int
+    packs: tuple[tuple[Var, Dim], ...]
+    multiples: tuple[Dim, ...]
+    body: tuple[TirStmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TileMatmul:
+    """One ``ops::matmul`` over batches, its epilogue the statements of ``body`` for one element.
+
+    Attributes:
+        lhs, rhs: [batches..., rows, k] and [batches..., k, columns].
+        batches: extents of the leading axes.
+        rows, columns: of the result.
+        batch, row, column: names of the element's place in ``body``.
+        total: name of the sum in ``body``.
+    """
+
+    lhs: BufferView
+    rhs: BufferView
+    batches: tuple[Dim, ...]
+    rows: Dim
+    columns: Dim
+    batch: Var
+    row: Var
+    column: Var
+    total: Var
+    body: tuple[TirStmt, ...]
+    threads: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOp:
+    """A whole-tensor op of the runtime that all threads of all blocks share: ``ops::<name>(views..., attrs...)``."""
+
+    name: str
+    args: tuple[Expr, ...]
+    attrs: Mapping[str, object]

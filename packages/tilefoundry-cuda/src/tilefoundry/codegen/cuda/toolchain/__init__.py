@@ -1,0 +1,7 @@
+"""CUDA's own tools: NVRTC, nvcc, and the headers that device code includes."""
+
+from tilefoundry.codegen.cuda.toolchain.cuda_headers import CudaHeaders, find_headers
+from tilefoundry.codegen.cuda.toolchain.nvcc import Nvcc, find_nvcc
+from tilefoundry.codegen.cuda.toolchain.nvrtc import Nvrtc, find_nvrtc
+
+__all__ = ["CudaHeaders", "Nvcc", "Nvrtc", "find_headers", "find_nvcc", "find_nvrtc"]

@@ -1,0 +1,111 @@
+"""The disk cache by itself. Oracle: what was written, and the number of builds."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tilefoundry.codegen.cache import DiskCache, cache_directory
+from tilefoundry.codegen.cache import place
+
+KEY = "ab" + "0" * 62
+
+
+class Builder:
+    """Writes ``content`` and counts."""
+
+    def __init__(self, content: bytes = b"library") -> None:
+        self.content = content
+        self.count = 0
+
+    def __call__(self, folder: Path) -> None:
+        self.count += 1
+        (folder / "library.so").write_bytes(self.content)
+
+
+def test_a_library_is_built_once_and_read_after(tmp_path):
+    builder = Builder()
+    for _ in range(3):
+        path = DiskCache(tmp_path).get_or_build(KEY, builder)
+        assert path.read_bytes() == b"library"
+    assert builder.count == 1
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "remove library", "remove record", "garble record"])
+def test_a_damaged_entry_is_built_again(tmp_path, damage):
+    builder = Builder()
+    path = DiskCache(tmp_path).get_or_build(KEY, builder)
+    record = path.with_name("entry.json")
+    if damage == "truncate":
+        path.write_bytes(b"lib")
+    elif damage == "flip":
+        path.write_bytes(b"libraRy")
+    elif damage == "remove library":
+        path.unlink()
+    elif damage == "remove record":
+        record.unlink()
+    else:
+        record.write_text("[1, 2")
+    assert DiskCache(tmp_path).get_or_build(KEY, builder).read_bytes() == b"library"
+    assert builder.count == 2
+
+
+def test_a_failed_build_leaves_nothing_and_a_retry_works(tmp_path):
+    def fail(folder: Path) -> None:
+        (folder / "library.so").write_bytes(b"half")
+        raise RuntimeError("no compiler")
+
+    cache = DiskCache(tmp_path)
+    with pytest.raises(RuntimeError, match="no compiler"):
+        cache.get_or_build(KEY, fail)
+    assert [p.name for p in tmp_path.iterdir() if p.is_dir() and p.name not in ("locks", "ab")] == []
+    assert cache.entries() == []
+    assert cache.get_or_build(KEY, Builder()).read_bytes() == b"library"
+
+
+def test_threads_build_one_key_once(tmp_path):
+    builder = Builder()
+    gate = threading.Barrier(8)
+
+    def work() -> None:
+        gate.wait()
+        DiskCache(tmp_path).get_or_build(KEY, builder)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert builder.count == 1
+
+
+def test_the_least_recently_used_go_first(tmp_path):
+    cache = DiskCache(tmp_path, limit=10**9)
+    keys = [f"{i:02d}" + "0" * 62 for i in range(4)]
+    for i, key in enumerate(keys):
+        path = cache.get_or_build(key, Builder(b"x" * 1000))
+        os.utime(path.with_name("entry.json"), (i, i))
+    os.utime(tmp_path / keys[0][:2] / keys[0] / "entry.json", (99, 99))
+    small = DiskCache(tmp_path, limit=2500)
+    assert small.prune() == 2
+    assert {usage.key for usage in small.entries()} == {keys[0], keys[3]}
+    assert small.clear() == 2 and small.entries() == []
+
+
+def test_an_unwritable_directory_falls_back_with_a_warning(tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    monkeypatch.setenv(place.VARIABLE, str(blocked / "cache"))
+    with pytest.warns(UserWarning, match="TILEFOUNDRY_CACHE_DIR"):
+        used = cache_directory()
+    assert used.is_dir() and used != blocked / "cache"
+    assert cache_directory() == used, "one fallback per process"
+
+
+def test_the_variable_moves_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv(place.VARIABLE, str(tmp_path / "a b"))
+    assert cache_directory() == tmp_path / "a b"
+    assert (tmp_path / "a b").is_dir()

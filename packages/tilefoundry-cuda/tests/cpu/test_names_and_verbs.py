@@ -1,0 +1,159 @@
+"""Names that mean something in C++, and the verbs' own contract. Oracle: the stated rule, torch for results."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tilefoundry
+from tilefoundry import CompilerOptions, CpuTarget, CudaTarget, func, jit, lower, module
+from tilefoundry.dsl import ConstTensor, DimVar, Tensor, tf
+from tilefoundry.ir.errors import LoweringError, UnsupportedError
+from tilefoundry.ir.tir.function import PrimFunction
+
+from .harness import Program, constant
+
+HOSTILE = "int max template blockIdx index_t ops x__y _x x_ f32 begin item std main µ args output pitch".split()
+
+
+def test_parameters_may_be_called_anything():
+    p = Program("int")
+    params = [p.param(name, (5,)) for name in HOSTILE]
+    total = params[0]
+    for weight, param in enumerate(params[1:], 2):
+        total = p("add", total, p("mul", param, constant("f32", float(weight))))
+    compiled = jit(p.done(total), target="cpu")
+    tensors = [torch.randn(5) for _ in HOSTILE]
+    wanted = sum(t.double() * w for w, t in enumerate(tensors, 1)).float()
+    torch.testing.assert_close(compiled(*tensors), wanted, rtol=1e-5, atol=1e-5)
+    assert [param.name for param in compiled.type.input_params] == HOSTILE
+
+
+def test_two_modules_with_one_entry_name_live_side_by_side():
+    compiled = []
+    for value in (1.0, 10.0):
+        p = Program("step")
+        compiled.append(jit(p.done(p("add", p.param("x", (3,)), constant("f32", value))), target="cpu"))
+    x = torch.zeros(3)
+    assert compiled[0](x).tolist() == [1.0] * 3 and compiled[1](x).tolist() == [10.0] * 3
+
+
+H = DimVar("H", 1, 100)
+
+
+@func
+def square_sum(x: Tensor[(H, 4), "f32"]) -> Tensor[(H,), "f32"]:
+    return tf.reduce(x * x, axes=(1,), keepdim=False, kind="sum")
+
+
+@module(entry="outer")
+class Calls:
+    @func
+    def inner(x: Tensor[(H, 4), "f32"], w: ConstTensor[(4,), "f32"]) -> Tensor[(H, 4), "f32"]:
+        return x * w + 1.0
+
+    @func
+    def outer(x: Tensor[(H, 4), "f32"], w: ConstTensor[(4,), "f32"]) -> Tensor[(H, 4), "f32"]:
+        return 1.0 - inner(inner(x, w), w)
+
+
+def test_siblings_are_called_and_weights_are_inputs():
+    compiled = jit(Calls, target="cpu")
+    x, w = torch.randn(6, 4), torch.randn(4)
+    torch.testing.assert_close(compiled(x, w), 1.0 - ((x * w + 1.0) * w + 1.0))
+    assert compiled.type.constants == ((1, "w"),)
+    torch.testing.assert_close(compiled.bind({"w": w})(x), compiled(x, w))
+
+
+def test_jit_remembers_programs_by_their_text():
+    jit.cache_clear()
+    assert jit.cache_info() == {"size": 0}
+    first = jit(square_sum, target="cpu")
+    assert jit(square_sum, target="cpu") is first and jit.cache_info() == {"size": 1}
+    assert jit(square_sum, target=CpuTarget()) is first
+    assert jit(square_sum, target="cpu", options=CompilerOptions(opt_level=2)) is not first
+    assert jit(Calls.cloned(), target="cpu") is jit(Calls, target="cpu")
+    jit.cache_clear()
+    assert jit.cache_info() == {"size": 0}
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(first(x), (x * x).sum(1))
+
+
+def test_raw_python_functions_and_other_things_are_refused():
+    with pytest.raises(TypeError, match="decorate it with @func"):
+        jit(lambda x: x, target="cpu")
+    with pytest.raises(TypeError, match="Function or a Module"):
+        jit(3, target="cpu")
+    with pytest.raises(TypeError, match="target"):
+        jit(square_sum, target=7)
+    with pytest.raises(ValueError, match="unknown target 'tpu'"):
+        jit(square_sum, target="tpu")
+
+
+def test_a_declared_target_wins_and_a_contradiction_names_both():
+    declared = tilefoundry.Module("declared", (square_sum,), "square_sum", target=CpuTarget())
+    assert jit(declared)(torch.ones(2, 4)).tolist() == [4.0, 4.0]
+    with pytest.raises(ValueError, match=r'CpuTarget.*sm_90a|CpuTarget.*h200'):
+        jit(declared, target=CudaTarget("nvidia.h200_sxm"))
+
+
+def test_cuda_without_a_gpu_names_the_way_out():
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(RuntimeError, match=r'CudaTarget\("nvidia.h200_sxm"\)'):
+        jit(square_sum)
+
+
+def test_lower_gives_prim_functions_and_build_runs_them():
+    lowered = lower(Calls, target="cpu")
+    assert all(isinstance(f, PrimFunction) for f in lowered.functions)
+    assert isinstance(lowered.target, CpuTarget) and lowered.target.arch != "native"
+    x, w = torch.randn(2, 4), torch.randn(4)
+    torch.testing.assert_close(tilefoundry.build(lowered)(x, w), 1.0 - ((x * w + 1.0) * w + 1.0))
+    with pytest.raises(LoweringError, match="lower"):
+        tilefoundry.build(Calls)
+
+
+def test_kernels_that_differ_in_names_alone_are_emitted_once():
+    p = Program("layers")
+    x = p.param("x", (H, 16))
+    for i in range(4):
+        w = p.param(f"weight_{i}", (16, 16))
+        x = p("gelu", p("matmul", x, w))
+    lowered = lower(p.done(x), target="cpu")
+    assert len(lowered.functions) == 2, [f.name for f in lowered.functions]
+
+
+def test_what_the_target_cannot_do_is_refused_by_name():
+    p = Program("placed")
+    x = p.param("x", (8, 4))
+    from tilefoundry.ir.hir import HIR_OPS
+
+    if "local" not in HIR_OPS:
+        pytest.skip("no local op")
+    try:
+        value = p("local", x)
+    except TypeError:
+        pytest.skip("local needs a shard here")
+    with pytest.raises(UnsupportedError, match="local"):
+        lower(p.done(value), target="cpu")
+
+
+def test_loops_with_static_bounds_are_written_out():
+    @func
+    def powers(x: Tensor[(H, 4), "f32"]) -> Tensor[(H, 4), "f32"]:
+        y = x
+        for _ in range(3):
+            y = y * x
+        return y
+
+    x = torch.rand(5, 4)
+    torch.testing.assert_close(jit(powers, target="cpu")(x), x**4)
+
+
+def test_the_source_says_what_it_came_from():
+    source = jit(Calls, target="cpu").source
+    assert "tf.mul" in source and '#include <tilefoundry/runtime.h>' in source
+    assert source.count("#include") == 1
+    assert "TVM_FFI_DLL_EXPORT_TYPED_FUNC(outer," in source
+    assert all(len(line) <= 140 for line in source.splitlines())
