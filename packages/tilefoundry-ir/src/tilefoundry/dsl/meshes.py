@@ -37,15 +37,14 @@ def read_scope(ctx: BodyContext, node: ast.With) -> tuple[str, Mesh, tuple[Any, 
 
 
 def _check_levels(ctx: BodyContext, node: ast.expr, mesh: Mesh) -> None:
-    """Every level of the mesh must be one of those in force, where any were declared."""
+    """Every level of the mesh is one of those in force, where any were declared."""
     if ctx.topologies is None:
         return
     known = [level.name for level in ctx.topologies]
     for name in mesh.level_names:
         if name not in known:
-            raise ctx.error(
-                node, f"the mesh uses the level {name!r}; levels in force: {', '.join(known) or 'none'}"
-            )
+            levels = ", ".join(known) or "none"
+            raise ctx.error(node, f"the mesh uses the level {name!r}; levels in force: {levels}")
 
 
 def _read_set(ctx: BodyContext, node: ast.Set, hint: str | None) -> frozenset[object]:

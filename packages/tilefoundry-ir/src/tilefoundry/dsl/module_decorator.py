@@ -13,7 +13,7 @@ from tilefoundry.dsl.declarations import declare, settle
 from tilefoundry.dsl.levels import checked_levels
 from tilefoundry.dsl.relink import relink_children
 from tilefoundry.dsl.source import SourceFile, briefly, load_class
-from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.core.module import Module, unowned_copy
 from tilefoundry.ir.errors import DslError
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.tir.function import PrimFunction
@@ -208,7 +208,7 @@ class _Members:
 
 def _named(child: Module, name: str) -> Module:
     """``child`` under ``name``, without an owner: a child that has one, or another name, is copied."""
-    return child if child.name == name and child.owner is None else child.renamed(name)
+    return child if child.name == name and child.owner is None else unowned_copy(child, name)
 
 
 def _refusal(name: str, value: Any) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from tilefoundry.ir.core.expr import Bind, Block, For, FunctionCall, MeshScope, Stmt
 from tilefoundry.ir.core.module import Module
-from tilefoundry.ir.hir.function import Function
+from tilefoundry.ir.core.retarget import callee_below
 
 __all__ = ["relink_children"]
 
@@ -42,10 +41,5 @@ def _bind(stmt: Bind, children: dict[str, Module]) -> Bind:
     value = stmt.value
     if not isinstance(value, FunctionCall) or not value.enters_child:
         return stmt
-    if value.path[0] not in children:
-        raise ValueError(f"{'.'.join(value.path)} is called, but this module has no child {value.path[0]!r}")
-    node: Any = children[value.path[0]]
-    for part in value.path[1:-1]:
-        node = node.child(part)
-    callee: Function = node.lookup(value.path[-1])
+    callee = callee_below(children, value.path)
     return stmt if callee is value.callee else replace(stmt, value=replace(value, callee=callee))
