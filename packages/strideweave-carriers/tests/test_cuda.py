@@ -128,6 +128,29 @@ def test_every_fault_leaves_both_ends(kind):
 
 
 @pytest.mark.parametrize("kind", ["pinned", "pageable"])
+def test_a_late_fault_leaves_no_copy_in_flight(kind):
+    """Two runs, the second fails: by then the first has landed, so that its memory may be given back."""
+    from strideweave.movement.cuda import FROM_DEVICE, TO_DEVICE
+    from strideweave.movement.transfer import Run
+
+    n = 1 << 20
+    source, target = HOST[kind]([1.0] * n).carrier, sw.CUDA(n)
+    for transfer, ends in ((TO_DEVICE, (source, target)), (FROM_DEVICE, (target, source))):
+        runs = (Run(0, 0, 2 * n), Run(2 * n, 2 * n, 2 * n))
+        for work in (transfer.perform, lambda *a, t=transfer: t.submit(*a).result()):
+            with fail_at(2, "copy"), pytest.raises(Fault):
+                work(*ends, runs)
+            assert all(torch.cuda.Stream.query(s) for s in _lane_streams())
+            work(*ends, runs)
+
+
+def _lane_streams():
+    from strideweave.movement import cuda
+
+    return [lane.stream for lane in cuda._lanes.values()]
+
+
+@pytest.mark.parametrize("kind", ["pinned", "pageable"])
 def test_another_threads_capture_is_not_disturbed(kind):
     source, target = HOST[kind]([1.0] * 4096), sw.CUDA(4096)
     back = HOST[kind]([0.0] * 4096).carrier

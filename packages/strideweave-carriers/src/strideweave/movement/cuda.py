@@ -13,8 +13,7 @@ import ctypes
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -95,14 +94,16 @@ def allow_during_capture() -> None:
     _exchange_capture_mode(RELAXED)
 
 
-@contextmanager
-def beside_captures() -> Iterator[None]:
+class beside_captures:
     """``allow_during_capture`` for the duration of a block."""
-    before = _exchange_capture_mode(RELAXED)
-    try:
-        yield
-    finally:
-        _exchange_capture_mode(before)
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = _exchange_capture_mode(RELAXED)
+
+    def __exit__(self, *_: object) -> None:
+        _exchange_capture_mode(self._before)
 
 
 class Lane:
@@ -170,6 +171,15 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+def _refuse_capture() -> None:
+    import torch
+
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "move: the current stream is being captured into a graph; move before or after the capture"
+        )
+
+
 def _order_after_caller(on: Lane, device: int) -> None:
     """Make the lane wait for what the caller's stream has queued, such as the kernel that makes the source.
 
@@ -178,10 +188,7 @@ def _order_after_caller(on: Lane, device: int) -> None:
     """
     import torch
 
-    if torch.cuda.is_current_stream_capturing():
-        raise RuntimeError(
-            "move: the current stream is being captured into a graph; move before or after the capture"
-        )
+    _refuse_capture()
     on.stream.wait_stream(torch.cuda.current_stream(device))
 
 
@@ -205,10 +212,10 @@ class ToDevice(Submitted):
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         """See ``Transfer.perform``."""
-        on = _begin(_device(target), "h2d")
         if isinstance(source, CPU) and source.is_pinned():
-            _block(source, target, runs, on)
+            _block(source, target, runs, _device(target))
         else:
+            on = _begin(_device(target), "h2d")
             _fill(source, target, tuple(runs), on)
             with beside_captures():
                 on.stream.record_event().synchronize()
@@ -228,10 +235,10 @@ class FromDevice(Submitted):
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         """See ``Transfer.perform``."""
-        on = _begin(_device(source), "d2h")
         if isinstance(target, CPU) and target.is_pinned():
-            _block(source, target, runs, on)
+            _block(source, target, runs, _device(source))
         else:
+            on = _begin(_device(source), "d2h")
             _drain(source, target, tuple(runs), on)
 
 
@@ -249,10 +256,7 @@ class BetweenDevices(Submitted):
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         """See ``Transfer.perform``."""
-        on = _begin(_device(target), "d2d")
-        if _device(source) != on.device:
-            _order_after_caller(on, _device(source))
-        _block(source, target, runs, on)
+        _block(source, target, runs, _device(target))
 
 
 def _begin(device: int, direction: str) -> Lane:
@@ -271,11 +275,17 @@ def _pinned(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> 
     return completion
 
 
-def _block(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
-    # The caller waits itself: handing over to the reaper costs more than a small copy.
-    with beside_captures():
-        _enqueue(source, target, runs, on)
-        on.stream.record_event().synchronize()
+def _block(source: Carrier, target: Carrier, runs: Sequence[Run], device: int) -> None:
+    # A caller that waits anyway gains nothing from a stream of its own or from the reaper, and both cost more
+    # than a small copy.
+    import torch
+
+    seam.enter("submit")
+    _refuse_capture()
+    stream = torch.cuda.current_stream(device)
+    with beside_captures(), plain_torch(), NothingLeft(stream):
+        _copy_runs(source, target, runs)
+        stream.record_event().synchronize()
 
 
 def _enqueue(
@@ -283,13 +293,33 @@ def _enqueue(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
-    with plain_torch(), torch.cuda.stream(on.stream):
-        origin, goal = _bytes(source), _bytes(target)
-        for run in runs:
-            seam.enter("copy")
-            piece = goal[run.target : run.target + run.nbytes]
-            piece.copy_(origin[run.source : run.source + run.nbytes], non_blocking=True)
+    with plain_torch(), torch.cuda.stream(on.stream), NothingLeft(on.stream):
+        return _copy_runs(source, target, runs)
+
+
+def _copy_runs(source: Carrier, target: Carrier, runs: Sequence[Run]) -> tuple[torch.Tensor, torch.Tensor]:
+    origin, goal = _bytes(source), _bytes(target)
+    for run in runs:
+        seam.enter("copy")
+        piece = goal[run.target : run.target + run.nbytes]
+        piece.copy_(origin[run.source : run.source + run.nbytes], non_blocking=True)
     return origin, goal
+
+
+class NothingLeft:
+    """On a failure within, waits for what was queued before it: its memory may be given back afterwards."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self._stream.synchronize()
 
 
 def _bytes(carrier: Carrier) -> torch.Tensor:
@@ -322,7 +352,7 @@ def _pieces(runs: Sequence[Run]):
 def _fill(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
     import torch
 
-    with on.lock, beside_captures(), plain_torch(), torch.cuda.device(on.device):
+    with on.lock, beside_captures(), plain_torch(), torch.cuda.device(on.device), NothingLeft(on.stream):
         ring, goal = on.ring(), _bytes(target)
         for k, piece in enumerate(_pieces(runs)):
             pool().checkpoint()
@@ -346,7 +376,7 @@ def _load(source: Carrier, piece: Run, buffer: torch.Tensor) -> None:
 def _drain(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
     import torch
 
-    with on.lock, beside_captures(), plain_torch(), torch.cuda.device(on.device):
+    with on.lock, beside_captures(), plain_torch(), torch.cuda.device(on.device), NothingLeft(on.stream):
         ring, origin = on.ring(), _bytes(source)
         flying: list[tuple[int, Run]] = []
         for k, piece in enumerate(_pieces(runs)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import cache
 
 from ..carriers import hostmemory
 from .pool import Pool, registered
@@ -22,6 +23,7 @@ _helpers: Pool | None = None
 _guard = threading.Lock()
 
 
+@cache
 def helper_count() -> int:
     """How many threads help a copy: a quarter of the cores, at most 4."""
     return min(4, (os.cpu_count() or 1) // 4)
