@@ -53,7 +53,7 @@ def test_pieces_larger_than_the_ring_are_exact(mib):
 
 
 def delayed(direction):
-    from strideweave.movement.cuda import lane
+    from strideweave.movement.cuda_lanes import lane
 
     with torch.cuda.stream(lane(torch.cuda.current_device(), direction).stream):
         torch.cuda._sleep(DELAY * 3)
@@ -145,9 +145,9 @@ def test_a_late_fault_leaves_no_copy_in_flight(kind):
 
 
 def _lane_streams():
-    from strideweave.movement import cuda
+    from strideweave.movement import cuda_lanes
 
-    return [lane.stream for lane in cuda._lanes.values()]
+    return [lane.stream for lane in cuda_lanes._lanes.values()]
 
 
 @pytest.mark.parametrize("kind", ["pinned", "pageable"])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import seam
 from ...movement.completion import Completion, settled
-from ...movement.cuda import Lane, Reaper, beside_captures, lane
+from ...movement.cuda_lanes import Lane, Reaper, beside_captures, lane
 from ...movement.pool import BACKGROUND, DEMAND
 from ...movement.transfer import transfer_for
 from ..base import Carrier
