@@ -39,7 +39,9 @@ def load_node(spec: str) -> Node:
         return node
     if not isinstance(node, Module):
         raise CommandError(f"{name} is a function and holds nothing called {rest!r}")
-    return select(node, rest)
+    selected = select(node, rest)
+    last = rest.rpartition(".")[2]
+    return selected.lookup(last) if selected.function_named(last) and selected.entry == last else selected
 
 
 def _import(target: str) -> ModuleType:

@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType, MethodType
 from typing import Any, Union
 
 from tilefoundry.ir.core.forward import run_forward
 from tilefoundry.ir.core.loaded import LoadedModule
 from tilefoundry.ir.core.loading import load_module
+from tilefoundry.ir.core.membership import check_members
 from tilefoundry.ir.core.prepare import prepare_module
 from tilefoundry.ir.core.resource import RuntimeResource
 from tilefoundry.ir.core.retarget import retarget_calls
 from tilefoundry.ir.core.runners import ModuleRunner
+from tilefoundry.ir.core.weight_table import WeightTable
 from tilefoundry.ir.errors import UnknownNameError
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.types import TensorType
 
-__all__ = ["AnyFunction", "LoadedModule", "Module", "WeightTable", "select"]
+__all__ = ["AnyFunction", "LoadedModule", "Module", "WeightTable", "select", "unowned_copy"]
 
 AnyFunction = Union[Function, PrimFunction]
-
-
-class WeightTable(Mapping[str, TensorType]):
-    """Weight name -> declared type, in (function, parameter) order. Calling it returns itself."""
-
-    def __init__(self, types: Mapping[str, TensorType]) -> None:
-        self._types = dict(types)
-
-    def __getitem__(self, name: str) -> TensorType:
-        return self._types[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._types)
-
-    def __len__(self) -> int:
-        return len(self._types)
-
-    def __call__(self) -> WeightTable:
-        return self
-
-    def __repr__(self) -> str:
-        return f"WeightTable({', '.join(f'{n}: {t}' for n, t in self._types.items())})"
 
 
 class Module:
@@ -63,8 +43,8 @@ class Module:
     parameter), then children, then methods. Equality is structural; methods count by name.
 
     Raises:
-        TypeError, ValueError: wrong member kinds, clashing names, an unknown entry, repeated level names, a
-            child that declares a target.
+        TypeError: a member, level or target of another kind.
+        ValueError: clashing names, an unknown entry, repeated level names, a child that declares a target.
     """
 
     def __init__(
@@ -92,7 +72,7 @@ class Module:
         for key, value in fields.items():
             object.__setattr__(self, key, value)
         object.__setattr__(self, "modules", tuple(modules))
-        _check_members(self)
+        check_members(self)
         object.__setattr__(self, "modules", tuple(_attached(self, child) for child in modules))
         for function in self.functions:
             function.seal()
@@ -259,12 +239,15 @@ class Module:
         prepare_module(self, raw, out_dir, device=device)
 
     def cloned(self) -> Module:
-        """A copy without owner: functions, bodies and children are copies, internal calls reach the copies."""
-        return _copied(self, self.name)
+        """A copy: functions, bodies and children are copies, internal calls reach the copies.
+
+        It is no member of its owner, and resolves levels and target through it like the original.
+        """
+        return _owned_by(self._owner, unowned_copy(self, self.name))
 
     def renamed(self, name: str) -> Module:
         """``cloned()`` under another name: one definition, many layers."""
-        return _copied(self, name)
+        return _owned_by(self._owner, unowned_copy(self, name))
 
     def __getattr__(self, name: str) -> Any:
         # Reached only for names that are no field; names with a leading underscore never resolve to members.
@@ -295,19 +278,22 @@ class Module:
         return f"Module({self.name!r}; {self.callables()})"
 
 
-def select(module: Module, path: str) -> Module | AnyFunction:
-    """What the dotted ``path`` names: children first, the last part a child or a function.
+def select(module: Module, path: str) -> Module:
+    """The module that the dotted ``path`` leads to through children.
+
+    A last part that names a function enters the module before it there: the result is that module with the
+    function as its entry, in the same surroundings (levels, target), and with all its weights and siblings.
 
     Raises KeyError naming the part that does not resolve.
     """
     node = module
     parts = path.split(".")
-    for i, part in enumerate(parts):
-        last = i == len(parts) - 1
-        if last and node.function_named(part):
-            return node.lookup(part)
+    for part in parts[:-1]:
         node = node.child(part)
-    return node
+    last = parts[-1]
+    if not node.function_named(last):
+        return node.child(last)
+    return node if node.entry == last else _owned_by(node.owner, unowned_copy(node, node.name, entry=last))
 
 
 def resolve_member(module: Module, name: str) -> Any:
@@ -345,65 +331,25 @@ def _add_weight(module: Module, found: dict[str, TensorType], function: str, par
         )
 
 
-def _check_members(module: Module) -> None:
-    if not isinstance(module.name, str) or not module.name.isidentifier():
-        raise ValueError(f"a module's name must be an identifier, got {module.name!r}")
-    for function in module.functions:
-        if not isinstance(function, (Function, PrimFunction)):
-            raise TypeError(
-                f"module {module.name!r}: a function is a Function or PrimFunction, got {function!r}"
-            )
-    for child in module.modules:
-        _check_child(module, child)
-    _check_names(module)
-    _check_levels(module)
-    if module.entry is not None and not module.function_named(module.entry):
-        raise ValueError(
-            f"module {module.name!r}: entry {module.entry!r} is no function of it; {module.callables()}"
-        )
-
-
-def _check_child(module: Module, child: object) -> None:
-    if not isinstance(child, Module):
-        raise TypeError(f"module {module.name!r}: a child is a Module, got {child!r}")
-    if child.target is not None:
-        raise ValueError(
-            f"module {module.name!r}: the child {child.name!r} declares the target {child.target}; "
-            "only a root may, so declare it there"
-        )
-
-
-def _check_names(module: Module) -> None:
-    names = [f.name for f in module.functions] + [m.name for m in module.modules] + list(module.methods)
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(
-            f"module {module.name!r}: {', '.join(twice)} named twice among functions, children and methods; "
-            "give each member its own name"
-        )
-
-
-def _check_levels(module: Module) -> None:
-    names = [level.name for level in module.topologies or ()]
-    if len(set(names)) != len(names):
-        raise ValueError(f"module {module.name!r}: topology levels must have different names, got {names}")
-
-
 def _attached(owner: Module, child: Module) -> Module:
-    attached = child if child._owner is None else child.cloned()
-    object.__setattr__(attached, "_owner", owner)
-    return attached
+    return _owned_by(owner, child if child._owner is None else unowned_copy(child, child.name))
 
 
-def _copied(module: Module, name: str) -> Module:
-    copy = Module(
+def _owned_by(owner: Module | None, module: Module) -> Module:
+    object.__setattr__(module, "_owner", owner)
+    return module
+
+
+def unowned_copy(module: Module, name: str, *, entry: str | None = None) -> Module:
+    """A copy of ``module`` called ``name`` that inherits nothing, entered at ``entry`` where one is given."""
+    children = tuple(unowned_copy(child, child.name) for child in module.modules)
+    return Module(
         name,
-        retarget_calls(module.functions),
-        module.entry,
-        tuple(child.cloned() for child in module.modules),
+        retarget_calls(module.functions, children),
+        entry or module.entry,
+        children,
         module.target,
         module.topologies,
         module.metadata,
         module.methods,
     )
-    return copy

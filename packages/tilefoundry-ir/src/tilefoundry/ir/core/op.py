@@ -140,7 +140,9 @@ class OpRegistry(Mapping[str, Op]):
         try:
             return self._ops[name]
         except KeyError:
-            raise UnknownNameError(f"there is no {self.label} op {name!r}; ops: {', '.join(self._ops)}") from None
+            raise UnknownNameError(
+                f"there is no {self.label} op {name!r}; ops: {', '.join(self._ops)}"
+            ) from None
 
     def __iter__(self) -> Any:
         return iter(self._ops)

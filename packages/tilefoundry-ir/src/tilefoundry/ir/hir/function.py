@@ -37,8 +37,8 @@ class Function:
         variants: specialised bodies, in declaration order.
         plan: what the evaluator worked out about the body, or None; no part of the program.
 
-    ``converters`` and ``variants`` can be added to until a Module seals the function. Two functions are
-    equal where all of the above is.
+    A Module seals the functions that it takes in: nothing but ``plan`` changes from then on. Two functions are
+    equal where all of the above but ``plan`` is.
     """
 
     __slots__ = (
@@ -66,6 +66,7 @@ class Function:
         converters: Mapping[str, Function] | None = None,
         variants: tuple[Variant, ...] = (),
     ) -> None:
+        self._sealed = False
         self.name = name
         self.params = tuple(params)
         self.result = result
@@ -74,8 +75,14 @@ class Function:
         self.target = target
         self._converters = dict(converters or {})
         self._variants = list(variants)
-        self._sealed = False
         self.plan: Any | None = None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "plan" and getattr(self, "_sealed", False):
+            raise AttributeError(
+                f"{self.name} belongs to a Module and is sealed; build another Function instead of setting {name!r}"
+            )
+        object.__setattr__(self, name, value)
 
     @property
     def converters(self) -> Mapping[str, Function]:
@@ -99,12 +106,13 @@ class Function:
 
     @property
     def sealed(self) -> bool:
-        """True once a Module holds the function; converters and variants are then fixed."""
+        """True once a Module holds the function; it is then fixed."""
         return self._sealed
 
     def seal(self) -> None:
-        """Fix converters and variants; called by the Module that takes the function in."""
-        self._sealed = True
+        """Fix the function; called by the Module that takes it in."""
+        if not self._sealed:
+            self._sealed = True
 
     def add_converter(self, weight: str, converter: Function) -> None:
         """Register the converter of ``weight``.
