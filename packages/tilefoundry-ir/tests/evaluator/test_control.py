@@ -7,7 +7,9 @@ import torch
 
 from tilefoundry import evaluate, func, module
 from tilefoundry.dsl import ConstTensor, DimVar, DimVarRangePat, Mesh, Tensor, Topology, tf, tile
+from tilefoundry.ir.core.expr import Bind, Block, MeshScope
 from tilefoundry.ir.errors import EvaluationError
+from tilefoundry.ir.hir.function import Function
 
 N, K = DimVar("N", 0, 99), DimVar("K", 1, 99)
 
@@ -133,15 +135,13 @@ def per_instance(x: Tensor[(2, 12), "f32"]) -> Tensor[(2, 12), "f32"]:
         return tf.reshape(tf.reshard(back, (2, 12), "gmem"), (2, 12))
 
 
-@func(topologies=(Topology("thread", 4),))
-def escaping(x: Tensor[(12,), "f32"]) -> Tensor[(1, 3), "f32"]:
-    with Mesh(("thread",), (4,), ("t",)) as m:
-        return tf.local(tf.reshard(x, (12 @ m.t,), "rmem"))
-
-
 def test_returning_what_one_instance_holds_is_refused():
-    with pytest.raises(EvaluationError, match=r"escaping returns f32\[1, 3\] .* fold it into a global value"):
-        evaluate(escaping, torch.zeros(12))
+    whole = per_instance.lookup("per_instance")
+    own = next(s.target for s in whole.stmts() if isinstance(s, Bind) and s.target.name == "own")
+    (scope,) = (s for s in whole.body.stmts if isinstance(s, MeshScope))
+    escaping = Function("escaping", whole.params, own.type, Block((scope,), (own,)))
+    with pytest.raises(EvaluationError, match=r"escaping returns f32\[1, 1, 3\] .* fold it into a global value"):
+        evaluate(escaping, torch.zeros(2, 12))
 
 
 def test_ops_run_per_instance_on_what_each_holds():

@@ -29,7 +29,9 @@ class CpuTarget(Target):
 
     def __post_init__(self) -> None:
         if not isinstance(self.arch, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", self.arch):
-            raise ValueError(f'CpuTarget: arch {self.arch!r} is no architecture name; give one like "x86-64-v3"')
+            raise ValueError(
+                f'CpuTarget: arch {self.arch!r} is no architecture name; give one like "x86-64-v3"'
+            )
 
     def text(self) -> str:
         """``CpuTarget("x86-64-v3")``."""

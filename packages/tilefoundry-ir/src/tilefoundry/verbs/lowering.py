@@ -23,7 +23,9 @@ def as_module(program: object) -> Module:
     if isinstance(program, Module):
         return program
     if isinstance(program, (Function, PrimFunction)):
-        return Module(program.name, (program,), program.name, target=program.target, topologies=program.topologies)
+        return Module(
+            program.name, (program,), program.name, target=program.target, topologies=program.topologies
+        )
     kind = type(program).__name__
     if callable(program):
         name = getattr(program, "__name__", kind)

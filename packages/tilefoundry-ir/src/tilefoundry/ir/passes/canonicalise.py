@@ -56,10 +56,11 @@ class _Canoniser(Copier):
     def stmt(self, stmt: Stmt) -> tuple[Stmt, ...]:
         """As in Copier, or nothing where an existing value serves."""
         copied = Copier.stmt(self, stmt)
-        if len(copied) != 1 or not isinstance(copied[0], Bind) or not isinstance(copied[0].value, Call):
+        bind = copied[0] if len(copied) == 1 else None
+        value = bind.value if isinstance(bind, Bind) else None
+        if not isinstance(bind, Bind) or not isinstance(value, Call):
             return copied
-        bind = copied[0]
-        call = self._simplified(bind.value)
+        call = self._simplified(value)
         if isinstance(call, Call):
             known = self._seen.get(_key(call))
             if known is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilefoundry.ir.core.expr import Atom, Bind, FunctionCall, Stmt, Var
+from tilefoundry.ir.core.expr import Atom, FunctionCall, Stmt, Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import LoweringError
 from tilefoundry.ir.hir.function import Function
@@ -146,7 +146,9 @@ def _chosen_variant(call: FunctionCall, path: str) -> Function:
     callee = call.callee
     if not callee.variants:
         if callee.body is None:
-            raise LoweringError(f"{path} has no body; give it one, or add variants with @{callee.name}.specialize")
+            raise LoweringError(
+                f"{path} has no body; give it one, or add variants with @{callee.name}.specialize"
+            )
         return callee
     given = _given_dims(callee, call)
     for variant in callee.variants:

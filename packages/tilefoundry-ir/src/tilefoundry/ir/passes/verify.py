@@ -90,7 +90,9 @@ class _Scope:
             except TypeRuleError as error:
                 raise VerificationError(f"{self._owner}: {name}: {error}") from error
             if not inferred.same_value_type(value.type):
-                self._fail(f"{name} = tf.{value.op.name} is recorded as {value.type}, its rule gives {inferred}")
+                self._fail(
+                    f"{name} = tf.{value.op.name} is recorded as {value.type}, its rule gives {inferred}"
+                )
         if not value.type.same_value_type(bind.target.type):
             self._fail(f"{name} has the type {bind.target.type}, its value has {value.type}")
         self._define(bind.target)
@@ -102,10 +104,14 @@ class _Scope:
         self._define(loop.index)
         self._block(loop.body)
         if len(loop.body.results) != len(loop.carries):
-            self._fail(f"the loop over {loop.index.name} yields {len(loop.body.results)} of {len(loop.carries)} values")
+            self._fail(
+                f"the loop over {loop.index.name} yields {len(loop.body.results)} of {len(loop.carries)} values"
+            )
         for carry, result in zip(loop.carries, loop.body.results, strict=True):
             if not carry.inner.type.same_value_type(result.type):
-                self._fail(f"the loop carries {carry.inner.name} as {carry.inner.type}, its body yields {result.type}")
+                self._fail(
+                    f"the loop carries {carry.inner.name} as {carry.inner.type}, its body yields {result.type}"
+                )
             self._define(carry.result)
 
     def _use(self, atom: Atom, where: str) -> None:

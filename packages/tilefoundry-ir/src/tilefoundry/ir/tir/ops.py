@@ -24,7 +24,10 @@ SCALAR_OPS: dict[str, ScalarOp] = {
     op.name: op
     for op in (
         *(ScalarOp(kind.value, 1, _COSTLY.get(kind.value, 1)) for kind in UnaryKind),
-        *(ScalarOp(kind.value, 2, 4 if kind.value in ("div", "floor_div", "mod") else 1) for kind in BinaryKind),
+        *(
+            ScalarOp(kind.value, 2, 4 if kind.value in ("div", "floor_div", "mod") else 1)
+            for kind in BinaryKind
+        ),
         ScalarOp("relu", 1),
         ScalarOp("sigmoid", 1, 14),
         ScalarOp("silu", 1, 15),

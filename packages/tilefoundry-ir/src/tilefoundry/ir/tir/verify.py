@@ -42,8 +42,11 @@ def verify_prim_function(function: PrimFunction) -> None:
     if len(names) != len(function.params):
         raise VerificationError(f"{function.name}: two parameters of one name")
     if not 0 <= function.output_count <= len(function.params):
-        raise VerificationError(f"{function.name}: {function.output_count} outputs of {len(function.params)} params")
-    dims = {var.name for p in function.params if isinstance(p.type, TensorType) for d in p.type.shape for var in dim_vars(d)}
+        raise VerificationError(
+            f"{function.name}: {function.output_count} outputs of {len(function.params)} params"
+        )
+    types = (p.type for p in function.params if isinstance(p.type, TensorType))
+    dims = {var.name for t in types for d in t.shape for var in dim_vars(d)}
     _Scope(function.name, names | dims, set()).stmts(function.body)
 
 
@@ -171,7 +174,9 @@ class _Scope:
         for dim in (view.offset, *view.strides, *view.type.shape):
             self.dim(dim)
         if len(view.strides) != view.type.rank:
-            self._fail(f"a view of {view.buffer.name} has {len(view.strides)} strides for rank {view.type.rank}")
+            self._fail(
+                f"a view of {view.buffer.name} has {len(view.strides)} strides for rank {view.type.rank}"
+            )
 
     def _apply(self, expr: Apply) -> None:
         known = SCALAR_OPS.get(expr.op)
