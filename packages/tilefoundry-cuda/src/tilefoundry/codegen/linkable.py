@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.runtime.abi import EntryABI
+from tilefoundry.ir.tir import PrimFunction
+from tilefoundry.runtime import EntryABI
 from tilefoundry.target import Target
 
 __all__ = ["LinkableModule"]

@@ -49,5 +49,7 @@ def _features_digest() -> str:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
         text = platform.processor()
-    lines = sorted({line for line in text.splitlines() if line.lower().startswith(("features", "cpu part", "flags"))})
+    lines = sorted(
+        {line for line in text.splitlines() if line.lower().startswith(("features", "cpu part", "flags"))}
+    )
     return hashlib.sha256("\n".join([platform.machine(), *lines]).encode()).hexdigest()[:12]

@@ -16,12 +16,10 @@ from tilefoundry.codegen.cpu.share import ShareKernels
 from tilefoundry.codegen.cpu.supported import CheckSupported
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.ir.core.module import Module
-from tilefoundry.ir.passes import Canonicalise, InlineCalls, Pass, RemoveDeadCode, UnrollLoops
-from tilefoundry.ir.passes.inline import PARAM_PATHS
-from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.passes import PARAM_PATHS, Canonicalise, InlineCalls, Pass, RemoveDeadCode, UnrollLoops
+from tilefoundry.ir.tir import PrimFunction
 from tilefoundry.ir.types import TensorType
-from tilefoundry.runtime.abi import EntryABI, ParamABI
-from tilefoundry.runtime.compiled import CompiledModule
+from tilefoundry.runtime import CompiledModule, EntryABI, ParamABI
 from tilefoundry.runtime.linking import LinkedModule, load_linked_module
 from tilefoundry.target import CompilerOptions, CpuTarget, Target
 
@@ -80,5 +78,7 @@ def entry_abi(module: Module) -> EntryABI:
     for param, path in zip(entry.params, paths, strict=True):
         assert isinstance(param.type, TensorType)
         params.append(ParamABI(path, param.type))
-    weights = tuple((i, path) for i, (param, path) in enumerate(zip(entry.params, paths, strict=True)) if param.is_const)
+    weights = tuple(
+        (i, path) for i, (param, path) in enumerate(zip(entry.params, paths, strict=True)) if param.is_const
+    )
     return EntryABI(entry.name, tuple(params), entry.output_count, weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tilefoundry.codegen.cpu.copies import copy_kernel
@@ -13,12 +14,8 @@ from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, Constant, Function
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import LoweringError
 from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.passes.copying import Names
-from tilefoundry.ir.passes.inline import PARAM_PATHS
-from tilefoundry.ir.passes.solving import is_solvable
-from tilefoundry.ir.tir.expr import IndexValue, Load
-from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.ir.tir.stmt import Abort, DispatchCall, Launch, Let, Slab, TirStmt
+from tilefoundry.ir.passes import PARAM_PATHS, Names, is_solvable
+from tilefoundry.ir.tir import Abort, DispatchCall, IndexValue, Launch, Let, Load, PrimFunction, Slab, TirStmt
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, TupleType, dim_vars, scalar
 from tilefoundry.ir.types.dim import product
 
@@ -31,7 +28,12 @@ class Bufferise:
 
     Before: what ``Place`` gives. After: one PrimFunction per kernel, and the entry, whose parameters are its
     inputs and then its outputs.
+
+    Attributes:
+        schedule: gives a kernel its loops.
     """
+
+    schedule: Callable[[KernelSpec], PrimFunction] = schedule
 
     def run(self, module: Module) -> Module:
         """``module`` with explicit memory."""
@@ -42,18 +44,22 @@ class Bufferise:
         _check_dims(module, entry)
         names = Names([*(p.name for p in params), *(v.name for v in _all_dims(entry))])
         kernels: list[PrimFunction] = []
-        body = _entry_body(entry, outputs, names, kernels)
+        body = _entry_body(entry, outputs, names, kernels, self.schedule)
         host = PrimFunction(entry.name, params, body, len(outputs))
         paths = module.metadata.get(PARAM_PATHS, tuple(p.name for p in entry.params))
         metadata = {**module.metadata, PARAM_PATHS: (*paths, *(out.name for out in outputs))}
-        return Module(module.name, (*kernels, host), host.name, (), module.target, module.topologies, metadata)
+        return Module(
+            module.name, (*kernels, host), host.name, (), module.target, module.topologies, metadata
+        )
 
 
 def _output_params(entry: Function) -> tuple[Var, ...]:
     types = entry.result.elements if isinstance(entry.result, TupleType) else (entry.result,)
     taken = Names(p.name for p in entry.params)
     single = len(types) == 1
-    return tuple(Var(type_, taken.fresh("output" if single else f"output{i}")) for i, type_ in enumerate(types))
+    return tuple(
+        Var(type_, taken.fresh("output" if single else f"output{i}")) for i, type_ in enumerate(types)
+    )
 
 
 def _all_dims(entry: Function) -> tuple[DimVar, ...]:
@@ -73,15 +79,21 @@ def _check_dims(module: Module, entry: Function) -> None:
 
 
 def _entry_body(
-    entry: Function, outputs: tuple[Var, ...], names: Names, kernels: list[PrimFunction]
+    entry: Function,
+    outputs: tuple[Var, ...],
+    names: Names,
+    kernels: list[PrimFunction],
+    scheduler: Callable[[KernelSpec], PrimFunction],
 ) -> tuple[TirStmt, ...]:
     if entry.body is not None:
-        return _Host(entry, outputs, names, kernels).lower(entry.body)
+        return _Host(entry, outputs, names, kernels, scheduler).lower(entry.body)
     alternatives = []
     for variant in entry.variants:
         body = variant.function.body
         assert body is not None
-        alternatives.append((variant.pattern, _Host(variant.function, outputs, names, kernels).lower(body)))
+        alternatives.append(
+            (variant.pattern, _Host(variant.function, outputs, names, kernels, scheduler).lower(body))
+        )
     subject = entry.variants[0].pattern.name
     return (DispatchCall(Var(scalar(DType.i64), subject), tuple(alternatives)),)
 
@@ -94,6 +106,7 @@ class _Host:
     outputs: tuple[Var, ...]
     names: Names
     kernels: list[PrimFunction]
+    scheduler: Callable[[KernelSpec], PrimFunction]
     views: dict[str, View | tuple[View, ...]] = field(default_factory=dict)
     sizes: dict[str, Dim] = field(default_factory=dict)
     dtypes: dict[str, DType] = field(default_factory=dict)
@@ -135,7 +148,9 @@ class _Host:
     def _result_names(self, call: FunctionCall, count: int) -> list[str]:
         body = call.callee.body
         assert body is not None
-        return [atom.name if isinstance(atom, Var) else f"result{i}" for i, atom in enumerate(body.results)][:count]
+        return [atom.name if isinstance(atom, Var) else f"result{i}" for i, atom in enumerate(body.results)][
+            :count
+        ]
 
     def _fresh(self, name: str, type_: TensorType) -> View:
         """A new buffer for a kernel's result, in the order that its reader wants."""
@@ -204,8 +219,12 @@ class _Host:
             return int(atom.value)
         source = self._operand(atom)
         target = Var(scalar(DType.i64), self.names.fresh(f"{name}_start"))
-        self.steps.append(Let(target, Load.of(Var(TensorType((), source.dtype), source.buffer), source.offset)))
-        self.steps.append(_window_check(target, view.shape[axis], call.attr("sizes")[axis], call.attr("strides")[axis]))
+        self.steps.append(
+            Let(target, Load.of(Var(TensorType((), source.dtype), source.buffer), source.offset))
+        )
+        self.steps.append(
+            _window_check(target, view.shape[axis], call.attr("sizes")[axis], call.attr("strides")[axis])
+        )
         return DimVar(target.name, 0, 2**62)
 
     def _place_results(self, results: tuple[Atom, ...]) -> dict[str, str]:
@@ -213,7 +232,9 @@ class _Host:
         homes: dict[str, str] = {}
         for atom, param in zip(results, self.outputs, strict=True):
             view = self._result_view(atom, param)
-            whole = view.buffer in self.sizes and view.is_dense and product(view.shape) == self.sizes[view.buffer]
+            whole = (
+                view.buffer in self.sizes and view.is_dense and product(view.shape) == self.sizes[view.buffer]
+            )
             if whole and view.buffer not in homes:
                 homes[view.buffer] = param.name
                 continue
@@ -245,10 +266,12 @@ class _Host:
                 known = lives.get(buffer)
                 lives[buffer] = Lifetime(size, known.first if known else i, i)
         slots, chosen = plan_slots(lives)
-        return Slab(slots, tuple((Var(TensorType((), self.dtypes[b]), b), slot) for b, slot in chosen.items()))
+        return Slab(
+            slots, tuple((Var(TensorType((), self.dtypes[b]), b), slot) for b, slot in chosen.items())
+        )
 
     def _emit(self, spec: KernelSpec) -> Launch:
-        kernel = schedule(spec)
+        kernel = self.scheduler(spec)
         self.kernels.append(kernel)
         dims = set(spec.dims())
         args = tuple(IndexValue.of(_dim(p)) if p.name in dims else p for p in kernel.params)
@@ -308,13 +331,17 @@ def _split(view: View, axis: int, parts: int) -> tuple[View, ...]:
 
 
 def _window_check(start: Var, extent: Dim, size: Dim, stride: int) -> Abort:
-    from tilefoundry.ir.tir.expr import Apply
+    from tilefoundry.ir.tir import Apply
 
     boolean = scalar(DType.bool_)
     last = extent - (size - 1) * stride - 1
     low = Apply(boolean, "cmp_lt", (start, IndexValue.of(0)))
     high = Apply(boolean, "cmp_gt", (start, IndexValue.of(last)))
-    return Abort(Apply(boolean, "logical_or", (low, high)), "ValueError", f"tf.slice: the start {start.name} leaves its axis")
+    return Abort(
+        Apply(boolean, "logical_or", (low, high)),
+        "ValueError",
+        f"tf.slice: the start {start.name} leaves its axis",
+    )
 
 
 def _renamed(step: KernelSpec | TirStmt, homes: dict[str, str]) -> KernelSpec | TirStmt:
@@ -326,7 +353,9 @@ def _renamed(step: KernelSpec | TirStmt, homes: dict[str, str]) -> KernelSpec | 
         )
     if isinstance(step, Let) and isinstance(step.value, Load):
         buffer = step.value.buffer
-        return Let(step.target, Load.of(Var(buffer.type, homes.get(buffer.name, buffer.name)), step.value.index))
+        return Let(
+            step.target, Load.of(Var(buffer.type, homes.get(buffer.name, buffer.name)), step.value.index)
+        )
     return step
 
 

@@ -10,9 +10,8 @@ from tilefoundry.ir.core.expr import Atom, Bind, Call, Constant, FunctionCall, S
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir import HIR_OPS
 from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.passes.copying import Copier, Names
-from tilefoundry.ir.passes.rebuild import map_functions, with_body
-from tilefoundry.ir.tir.expr import compute_dtype
+from tilefoundry.ir.passes import Copier, Names, map_functions, with_body
+from tilefoundry.ir.tir import compute_dtype
 from tilefoundry.ir.types import TensorType, scalar
 
 __all__ = ["Decomposer", "DecomposeRows"]
@@ -99,8 +98,17 @@ def _softmax(to: Decomposer, call: Call, args: tuple[Atom, ...]) -> Atom:
 
 def _rms_norm(to: Decomposer, call: Call, args: tuple[Atom, ...]) -> Atom:
     x = args[0]
-    squares = to.emit("reduce", to.emit("square", x, name="squared"), name="mean_square", axes=(-1,), keepdim=True, kind="mean")
-    scale = to.emit("rsqrt", to.emit("add", squares, to.constant(x, call.attr("eps")), name="shifted"), name="scale")
+    squares = to.emit(
+        "reduce",
+        to.emit("square", x, name="squared"),
+        name="mean_square",
+        axes=(-1,),
+        keepdim=True,
+        kind="mean",
+    )
+    scale = to.emit(
+        "rsqrt", to.emit("add", squares, to.constant(x, call.attr("eps")), name="shifted"), name="scale"
+    )
     out = to.emit("mul", x, scale)
     return to.emit("mul", out, args[1]) if len(args) > 1 else out
 

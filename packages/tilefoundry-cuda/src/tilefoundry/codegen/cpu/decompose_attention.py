@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilefoundry.ir.core.expr import Atom, Call
-from tilefoundry.ir.hir.quantization import QUANT_LIMITS
+from tilefoundry.ir.hir import QUANT_LIMITS
 from tilefoundry.ir.types import Dim, TensorType
 
 if TYPE_CHECKING:
@@ -23,11 +23,26 @@ def attention(to: Decomposer, call: Call, args: tuple[Atom, ...]) -> Atom:
     shared, keys, width = *_shape(k)[1:3], _shape(v)[3]
     per = 1 if heads == shared else heads // shared  # type: ignore[operator]  # static where they differ
     grouped = to.emit("reshape", q, name="query", new_shape=(batch, shared, per, queries, dim))
-    key = to.emit("reshape", to.emit("transpose", k, name="key", perm=(0, 1, 3, 2)), name="key", new_shape=(batch, shared, 1, dim, keys))
-    scores = to.emit("mul", to.emit("matmul", grouped, key, name="products"), to.constant(q, call.attr("scale")), name="scores")
+    key = to.emit(
+        "reshape",
+        to.emit("transpose", k, name="key", perm=(0, 1, 3, 2)),
+        name="key",
+        new_shape=(batch, shared, 1, dim, keys),
+    )
+    scores = to.emit(
+        "mul",
+        to.emit("matmul", grouped, key, name="products"),
+        to.constant(q, call.attr("scale")),
+        name="scores",
+    )
     if call.attr("softcap") is not None:
         cap = to.constant(q, call.attr("softcap"))
-        scores = to.emit("mul", to.emit("tanh", to.emit("div", scores, cap, name="capped"), name="capped"), cap, name="capped")
+        scores = to.emit(
+            "mul",
+            to.emit("tanh", to.emit("div", scores, cap, name="capped"), name="capped"),
+            cap,
+            name="capped",
+        )
     visible = _visible(to, call, args[3] if len(args) > 3 else None, queries, keys)
     if visible is not None:
         scores = to.emit("where", visible, scores, to.constant(q, float("-inf")), name="masked")
@@ -66,8 +81,15 @@ def _visible(to: Decomposer, call: Call, length: Atom | None, queries: Dim, keys
     inside = to.emit("cmp_lt", key, wide, name="inside")
     if not call.attr("causal"):
         return inside
-    offset = to.emit("reshape", to.emit("arange", name="query_position", end=queries), name="query_position", new_shape=(queries, 1))
-    start = to.emit("sub", wide, to.emit("reshape", _count(to, queries), name="queries", new_shape=()), name="first")
+    offset = to.emit(
+        "reshape",
+        to.emit("arange", name="query_position", end=queries),
+        name="query_position",
+        new_shape=(queries, 1),
+    )
+    start = to.emit(
+        "sub", wide, to.emit("reshape", _count(to, queries), name="queries", new_shape=()), name="first"
+    )
     seen = _causal(to, call, key, to.emit("add", offset, start, name="query_position"))
     return to.emit("logical_and", inside, seen, name="visible")
 
@@ -96,7 +118,9 @@ def quant(to: Decomposer, call: Call, args: tuple[Atom, ...]) -> tuple[Atom, ...
     top = to.emit("reduce", groups, name="group_max", axes=(-1,), keepdim=True, kind="absmax")
     top = to.emit("clamp", top, name="group_max", min_val=_LEAST_MAXIMUM)
     scale = to.emit("div", top, to.constant(x, limit), name="scale")
-    scaled = to.emit("clamp", to.emit("div", groups, scale, name="scaled"), name="scaled", min_val=-limit, max_val=limit)
+    scaled = to.emit(
+        "clamp", to.emit("div", groups, scale, name="scaled"), name="scaled", min_val=-limit, max_val=limit
+    )
     if target.is_integer:
         scaled = to.emit("round", scaled, name="scaled")
     codes = to.emit("cast", scaled, name="codes", dtype=target)

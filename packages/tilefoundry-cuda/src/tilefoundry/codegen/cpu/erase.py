@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilefoundry.ir.core.expr import Bind, Call, For, MeshScope, Stmt
+from tilefoundry.ir.core.expr import Bind, Call, For, MeshScope, Stmt, Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import UnsupportedError
 from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.passes.copying import Copier, Names, substitute_type
-from tilefoundry.ir.passes.rebuild import map_functions
+from tilefoundry.ir.passes import Copier, Names, map_functions, substitute_type
 from tilefoundry.ir.types import TensorType, TupleType, Type
-from tilefoundry.ir.core.expr import Var
 
 __all__ = ["ErasePlacement"]
 
@@ -36,7 +34,12 @@ def _erased(function: Function) -> Function:
         copier = _Eraser(Names(p.name for p in params), values={p.name: p for p in params})
         body = copier.block(function.body)
     return Function(
-        function.name, params, _plain(function.result), body, converters=function.converters, variants=function.variants
+        function.name,
+        params,
+        _plain(function.result),
+        body,
+        converters=function.converters,
+        variants=function.variants,
     )
 
 

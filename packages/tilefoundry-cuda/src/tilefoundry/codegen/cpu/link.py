@@ -84,7 +84,9 @@ def _compile(
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()
         shown = "\n".join(lines[:_SHOWN]) + ("\n..." if len(lines) > _SHOWN else "")
-        raise ToolchainError(f"{compiler.path} failed with code {done.returncode} on generated code:\n{shown}")
+        raise ToolchainError(
+            f"{compiler.path} failed with code {done.returncode} on generated code:\n{shown}"
+        )
     if not keep:
         file.unlink()
 

@@ -187,7 +187,11 @@ class Nest:
         shape = _shape(bind.target)
         axis_map: list[int | None] = [None] * len(shape)
         for arg in bind.value.args:
-            if isinstance(arg, Var) and arg.name in self.table and not _overlay(axis_map, self.table[arg.name]):
+            if (
+                isinstance(arg, Var)
+                and arg.name in self.table
+                and not _overlay(axis_map, self.table[arg.name])
+            ):
                 return None
         return self._add_result(bind, tuple(axis_map), grow)
 

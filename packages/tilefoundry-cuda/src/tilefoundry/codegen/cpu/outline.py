@@ -10,7 +10,7 @@ from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, FunctionCall, Stmt
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir import HIR_OPS
 from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.passes.copying import Names
+from tilefoundry.ir.passes import Names
 from tilefoundry.ir.types import TupleType
 
 __all__ = ["Outliner"]
@@ -50,7 +50,8 @@ class Outliner:
             return [Bind(outputs[0], call), *views]
         group_var = Var(kernel.result, self.names.fresh(f"{kernel.name}_results"))
         items = [
-            Bind(out, HIR_OPS["tuple_get_item"].call((group_var,), {"index": i})) for i, out in enumerate(outputs)
+            Bind(out, HIR_OPS["tuple_get_item"].call((group_var,), {"index": i}))
+            for i, out in enumerate(outputs)
         ]
         return [Bind(group_var, call), *items, *views]
 
@@ -93,7 +94,12 @@ def _exports(needed: list[str], own: dict[str, Bind]) -> tuple[list[Var], list[B
         bind = own[name]
         call = bind.value
         source = call.args[0] if call.args else None
-        if isinstance(call, Call) and call.op.name in ARRANGE and isinstance(source, Var) and source.name in own:
+        if (
+            isinstance(call, Call)
+            and call.op.name in ARRANGE
+            and isinstance(source, Var)
+            and source.name in own
+        ):
             export(source.name)
             views.setdefault(name, bind)
         else:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tilefoundry.codegen.cpu.nest import MEMORY_OPS, Nest, is_nest_op
 from tilefoundry.ir.core.expr import Bind, Block, Call, Var
-from tilefoundry.ir.tir.ops import SCALAR_OPS
+from tilefoundry.ir.tir import SCALAR_OPS
 
-__all__ = ["VIEW_OPS", "Group", "partition"]
+__all__ = ["VIEW_OPS", "Group", "any_nest", "is_view", "partition"]
 
 _CHEAP = 8
 
 VIEW_OPS = frozenset({"reshape", "transpose", "slice", "split", "tuple_get_item", "prefetch"})
 """Ops that the host answers with another view of the same buffer."""
+
+
+def is_view(call: Call) -> bool:
+    """Whether the host answers ``call`` with another view."""
+    return call.op.name in VIEW_OPS
+
+
+def any_nest(nest: Nest) -> bool:
+    """Every nest can be one kernel."""
+    return True
 
 
 @dataclass(slots=True)
@@ -41,18 +51,24 @@ class Group:
                     yield arg.name
 
 
-def partition(block: Block) -> list[Group]:
+def partition(
+    block: Block, *, views: Callable[[Call], bool] = is_view, accepts: Callable[[Nest], bool] = any_nest
+) -> list[Group]:
     """Groups in an order in which each comes after those that it reads.
+
+    ``views`` says which ops the host answers, ``accepts`` which nests can be one kernel.
 
     Greedy in program order: a bind joins the groups that make its operands where a nest holds them all and
     no cycle among groups arises.
     """
-    return _Partition(block).run()
+    return _Partition(block, views, accepts).run()
 
 
 @dataclass(slots=True)
 class _Partition:
     block: Block
+    views: Callable[[Call], bool]
+    accepts: Callable[[Nest], bool]
     groups: list[Group] = field(default_factory=list)
     home: dict[str, Group] = field(default_factory=dict)
     order: dict[str, int] = field(default_factory=dict)
@@ -80,14 +96,14 @@ class _Partition:
         call = bind.value
         assert isinstance(call, Call)
         producers = self._producers(bind)
-        if is_nest_op(call) and (producers or call.op.name not in VIEW_OPS):
+        viewed = self.views(call)
+        if is_nest_op(call) and (producers or not viewed):
             if self._join(bind, producers):
                 return
-            if call.op.name not in VIEW_OPS:
+            if not viewed:
                 self._open(bind)
                 return
-        is_view = call.op.name in VIEW_OPS
-        self._enter(Group([bind], None, is_view))
+        self._enter(Group([bind], None, viewed))
 
     def _producers(self, bind: Bind) -> list[Group]:
         found: list[Group] = []
@@ -110,7 +126,7 @@ class _Partition:
         binds = sorted([bind, *(b for g in groups for b in g.binds)], key=lambda b: self.order[b.target.name])
         grows = any(group.grows for group in groups) or self._may_grow(binds)
         nest = Nest.of(binds, grow=grows)
-        if nest is None or self._makes_cycle(groups, bind) or _reads_inside(binds):
+        if nest is None or not self.accepts(nest) or self._makes_cycle(groups, bind) or _reads_inside(binds):
             return False
         host.binds, host.nest, host.grows = binds, nest, grows
         self.groups = [group for group in self.groups if group not in others]
@@ -197,4 +213,3 @@ def _rank(group: Group) -> tuple[int, int]:
     """Groups with a contraction first, then those of more axes."""
     assert group.nest is not None
     return (group.nest.matmul is not None, len(group.nest.extents))
-

@@ -1,15 +1,17 @@
-"""The placement pass of the CPU target."""
+"""The placement pass: a function becomes kernels and a host that calls them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from tilefoundry.codegen.cpu.nest import Nest
 from tilefoundry.codegen.cpu.outline import Outliner
-from tilefoundry.codegen.cpu.partition import partition
+from tilefoundry.codegen.cpu.partition import any_nest, is_view, partition
+from tilefoundry.ir.core.expr import Call
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function, Variant
-from tilefoundry.ir.passes.copying import Names
-from tilefoundry.ir.passes.rebuild import with_body
+from tilefoundry.ir.passes import Names, with_body
 
 __all__ = ["Place"]
 
@@ -20,14 +22,21 @@ class Place:
 
     Before: a module of one flat HIR function without loops, scopes and calls. After: a module with one child
     per kernel, whose entry holds calls of kernels and views only.
+
+    Attributes:
+        views: ops that the host answers without work.
+        accepts: nests that can be one kernel.
     """
+
+    views: Callable[[Call], bool] = is_view
+    accepts: Callable[[Nest], bool] = any_nest
 
     def run(self, module: Module) -> Module:
         """``module`` with its kernels outlined."""
         entry = module.entry_function()
         assert isinstance(entry, Function)
         outliner = Outliner(Names(_taken(entry)))
-        placed = _placed(entry, outliner)
+        placed = self._placed(entry, outliner)
         return Module(
             module.name,
             (placed,),
@@ -38,14 +47,18 @@ class Place:
             module.metadata,
         )
 
-
-def _placed(function: Function, outliner: Outliner) -> Function:
-    body = function.body
-    new = with_body(function, None if body is None else outliner.outline(partition(body), body.results))
-    if not function.variants:
-        return new
-    variants = tuple(Variant(v.pattern, _placed(v.function, outliner)) for v in function.variants)
-    return Function(new.name, new.params, new.result, new.body, target=new.target, variants=variants)
+    def _placed(self, function: Function, outliner: Outliner) -> Function:
+        body = function.body
+        new = with_body(
+            function,
+            None
+            if body is None
+            else outliner.outline(partition(body, views=self.views, accepts=self.accepts), body.results),
+        )
+        if not function.variants:
+            return new
+        variants = tuple(Variant(v.pattern, self._placed(v.function, outliner)) for v in function.variants)
+        return Function(new.name, new.params, new.result, new.body, target=new.target, variants=variants)
 
 
 def _taken(function: Function) -> set[str]:

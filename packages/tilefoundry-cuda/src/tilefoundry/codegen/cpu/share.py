@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from tilefoundry.codegen.cpu.emit.source import emit_kernel
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.module import Module
-from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.ir.tir.stmt import Comment, DispatchCall, Launch, TirStmt
+from tilefoundry.ir.tir import Comment, DispatchCall, Launch, PrimFunction, TirStmt
 
 __all__ = ["ShareKernels"]
 
@@ -77,7 +76,9 @@ def _redirected(stmts: tuple[TirStmt, ...], names: dict[str, str]) -> tuple[TirS
         if isinstance(stmt, Launch):
             out.append(replace(stmt, callee=names[stmt.callee]))
         elif isinstance(stmt, DispatchCall):
-            out.append(replace(stmt, alternatives=tuple((p, _redirected(b, names)) for p, b in stmt.alternatives)))
+            out.append(
+                replace(stmt, alternatives=tuple((p, _redirected(b, names)) for p, b in stmt.alternatives))
+            )
         else:
             out.append(stmt)
     return tuple(out)

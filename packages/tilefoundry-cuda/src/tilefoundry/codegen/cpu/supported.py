@@ -36,7 +36,11 @@ class CheckSupported:
 
 def _check(function: Function) -> None:
     for stmt in function.stmts():
-        if isinstance(stmt, Bind) and isinstance(stmt.value, Call) and stmt.value.op.name not in SUPPORTED_OPS:
+        if (
+            isinstance(stmt, Bind)
+            and isinstance(stmt.value, Call)
+            and stmt.value.op.name not in SUPPORTED_OPS
+        ):
             raise UnsupportedError(
                 f"{function.name}: {stmt.target.name} = tf.{stmt.value.op.name}(...) is not compiled for the cpu "
                 "target; write it with other ops, or run it with tilefoundry.evaluate"

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
-from tilefoundry.ir.tir.expr import BufferView
-from tilefoundry.ir.tir.stmt import TirStmt
+from tilefoundry.ir.tir import BufferView, TirStmt
 from tilefoundry.ir.types import Dim, DimVar
 
 __all__ = ["PIECE", "WIDTH", "Combine", "Pack", "Packs", "RegisterArray", "TileMatmul", "ViewOp", "WidePath"]

@@ -23,8 +23,9 @@ from tilefoundry.ir.hir import (
     slicing,
     unary,
 )
+from tilefoundry.ir.hir.quantization import QUANT_LIMITS
 
-__all__ = ["HIR_OPS"]
+__all__ = ["HIR_OPS", "QUANT_LIMITS"]
 
 HIR_OPS = OpRegistry("HIR")
 for _family in (

@@ -9,9 +9,8 @@ from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, quoted
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
-from tilefoundry.ir.passes.solving import linear_in
-from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.ir.tir.stmt import DispatchCall, Slab, TirStmt
+from tilefoundry.ir.passes import linear_in
+from tilefoundry.ir.tir import DispatchCall, PrimFunction, Slab, TirStmt
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, dim_vars
 
 __all__ = ["EntryEmitter"]
@@ -77,7 +76,9 @@ class EntryEmitter:
             for i, (param, label) in enumerate(zip(self.entry.params, self.labels, strict=True)):
                 code, bits = _CODES[_dtype(param).name]
                 rank = len(_shape(param))
-                self.out.line(f"{{{quoted(label)}, {quoted(str(param.type))}, {code}, {bits}, {rank}, dims_{i}_}},")
+                self.out.line(
+                    f"{{{quoted(label)}, {quoted(str(param.type))}, {code}, {bits}, {rank}, dims_{i}_}},"
+                )
         self._variable_table()
         name = quoted(self.entry.name)
         count, outputs, variables = len(self.entry.params), self.entry.output_count, len(order)
@@ -102,7 +103,9 @@ class EntryEmitter:
         self.out.line(f"std::int64_t extents_[{max(len(variables), 1)}];")
         self.out.line(f"int bound_by_[{max(len(variables), 1)}];")
         self.out.line("const host::Bound bound_{data_, tensors_, extents_};")
-        self.out.line("host::bind_arguments(declaration_, arguments_.values, arguments_.count, bound_, bound_by_);")
+        self.out.line(
+            "host::bind_arguments(declaration_, arguments_.values, arguments_.count, bound_, bound_by_);"
+        )
         for i, var in enumerate(variables):
             self.out.line(f"const index_t {mangle(var.name)} = {self._extent_of(var, i)};")
         self._computed_extents()
@@ -115,20 +118,26 @@ class EntryEmitter:
 
     def _extent_of(self, var: DimVar, slot: int) -> str:
         """Where the variable's value comes from: a shape that it is an extent of, or one that it is a part of."""
-        shapes = [(i, axis, dim) for i, p in enumerate(self.entry.params) for axis, dim in enumerate(_shape(p))]
+        shapes = [
+            (i, axis, dim) for i, p in enumerate(self.entry.params) for axis, dim in enumerate(_shape(p))
+        ]
         if any(dim == var for _, _, dim in shapes):
             return f"extents_[{slot}]"
         for i, axis, dim in shapes:
             found = linear_in(dim, var)
             if found is not None:
-                return f"host::solve_extent(declaration_, bound_, {slot}, {i}, {axis}, {found[0]}, {found[1]})"
+                return (
+                    f"host::solve_extent(declaration_, bound_, {slot}, {i}, {axis}, {found[0]}, {found[1]})"
+                )
         raise AssertionError(f"lowering lets no extent through that no shape tells, yet {var.name} is one")
 
     def _computed_extents(self) -> None:
         for i, param in enumerate(self.entry.params):
             for axis, dim in enumerate(_shape(param)):
                 if not isinstance(dim, (int, DimVar)):
-                    self.out.line(f"host::check_extent(declaration_, bound_, {i}, {axis}, {dim_text(dim, {})});")
+                    self.out.line(
+                        f"host::check_extent(declaration_, bound_, {i}, {axis}, {dim_text(dim, {})});"
+                    )
 
     def _body(self, stmts: tuple[TirStmt, ...]) -> None:
         emitter = StatementEmitter(self.out, {})

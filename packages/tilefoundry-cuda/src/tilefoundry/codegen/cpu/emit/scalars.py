@@ -8,7 +8,7 @@ from typing import Any
 
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.ir.core.expr import Constant, Expr, Var
-from tilefoundry.ir.tir.expr import Apply, BufferView, IndexValue, Load, PointerOf, Verbatim, compute_dtype
+from tilefoundry.ir.tir import Apply, BufferView, IndexValue, Load, PointerOf, Verbatim, compute_dtype
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType
 from tilefoundry.ir.types.dim import DimExpr, FloorDiv
 
@@ -34,7 +34,9 @@ def dim_text(dim: Dim, names: Mapping[str, str]) -> str:
         if size != 1 or not factors:
             factors.append(str(size) if size < 2**31 else f"INT64_C({size})")
         term = " * ".join(factors)
-        text += (" + " if coefficient > 0 else " - ") + term if text else term if coefficient > 0 else f"-{term}"
+        text += (
+            (" + " if coefficient > 0 else " - ") + term if text else term if coefficient > 0 else f"-{term}"
+        )
     return text
 
 
@@ -177,7 +179,9 @@ def _select(expr: Apply, names: Mapping[str, str]) -> str:
 def _neg(expr: Apply, names: Mapping[str, str]) -> str:
     (arg,) = expr.args
     assert isinstance(arg.type, TensorType)
-    return f"-{_inner(arg, names)}" if arg.type.dtype.is_float else f"ops::neg_op{{}}({expr_text(arg, names)})"
+    return (
+        f"-{_inner(arg, names)}" if arg.type.dtype.is_float else f"ops::neg_op{{}}({expr_text(arg, names)})"
+    )
 
 
 def _clamp(expr: Apply, names: Mapping[str, str]) -> str:

@@ -9,11 +9,17 @@ from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.core.module import Module
-from tilefoundry.ir.passes.inline import PARAM_PATHS
-from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.ir.tir.ops import TILE_OPS
-from tilefoundry.ir.tir.stmt import Contraction, Evaluate, Store, TirStmt, walk_tir
-from tilefoundry.ir.tir.expr import BufferView
+from tilefoundry.ir.passes import PARAM_PATHS
+from tilefoundry.ir.tir import (
+    TILE_OPS,
+    BufferView,
+    Contraction,
+    Evaluate,
+    PrimFunction,
+    Store,
+    TirStmt,
+    walk_tir,
+)
 from tilefoundry.ir.types import DType, TensorType
 
 __all__ = ["emit_kernel", "emit_module"]

@@ -12,8 +12,7 @@ from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
-from tilefoundry.ir.tir.expr import compute_dtype
-from tilefoundry.ir.tir.stmt import (
+from tilefoundry.ir.tir import (
     Abort,
     Accumulate,
     Accumulator,
@@ -31,6 +30,7 @@ from tilefoundry.ir.tir.stmt import (
     Store,
     TirStmt,
     While,
+    compute_dtype,
     walk_tir,
 )
 from tilefoundry.ir.types import DType, TensorType
@@ -68,7 +68,9 @@ class StatementEmitter:
         self.out.comment(stmt.text)
 
     def _let(self, stmt: Let) -> None:
-        self.out.line(f"const {_scalar_type(stmt.target)} {self.name(stmt.target)} = {self.expr(stmt.value)};")
+        self.out.line(
+            f"const {_scalar_type(stmt.target)} {self.name(stmt.target)} = {self.expr(stmt.value)};"
+        )
 
     def _accumulator(self, stmt: Accumulator) -> None:
         kind = _dtype(stmt.target)
@@ -94,7 +96,9 @@ class StatementEmitter:
         dtype = _dtype(stmt.buffer)
         value = self.expr(stmt.value)
         same = isinstance(stmt.value.type, TensorType) and stmt.value.type.dtype is dtype
-        self.out.line(f"{element} = {value};" if same else f"{element} = convert<{dtype_name(dtype)}>({value});")
+        self.out.line(
+            f"{element} = {value};" if same else f"{element} = convert<{dtype_name(dtype)}>({value});"
+        )
 
     def _allocate(self, stmt: Allocate) -> None:
         kind, name = dtype_name(_dtype(stmt.buffer)), self.name(stmt.buffer)
@@ -107,7 +111,9 @@ class StatementEmitter:
     def _for(self, stmt: For) -> None:
         index = self.name(stmt.index)
         joins = list(_joins(stmt)) if stmt.kind == "vector" else []
-        extremes = [j for j in joins if j.kind not in (ReduceKind.SUM, ReduceKind.MEAN) and _dtype(j.target).is_float]
+        extremes = [
+            j for j in joins if j.kind not in (ReduceKind.SUM, ReduceKind.MEAN) and _dtype(j.target).is_float
+        ]
         for join in extremes:
             self.out.line(f"int {self.name(join.target)}_nan_ = 0;")
         if stmt.kind == "vector":

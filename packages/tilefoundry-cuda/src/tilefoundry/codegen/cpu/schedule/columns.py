@@ -10,9 +10,8 @@ from tilefoundry.codegen.cpu.schedule.rows import leading_access
 from tilefoundry.codegen.cpu.schedule.scope import Scope, as_index, buffer_var, index_var
 from tilefoundry.ir.core.expr import Constant, Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
-from tilefoundry.ir.passes.copying import Names
-from tilefoundry.ir.tir.expr import Apply, Load, compute_dtype
-from tilefoundry.ir.tir.stmt import Allocate, For, Let, Parallel, Store, TirStmt
+from tilefoundry.ir.passes import Names
+from tilefoundry.ir.tir import Allocate, Apply, For, Let, Load, Parallel, Store, TirStmt, compute_dtype
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, ceildiv, scalar
 from tilefoundry.ir.types.dim import product
 
@@ -123,7 +122,9 @@ class _Block:
         if isinstance(value, Load):
             return
         assert isinstance(value.type, TensorType)
-        finished = Var(TensorType((), compute_dtype(value.type.dtype)), self.block.names.fresh(f"{name}_final"))
+        finished = Var(
+            TensorType((), compute_dtype(value.type.dtype)), self.block.names.fresh(f"{name}_final")
+        )
         self.arrays[name] = finished
         self.block.stmts.append(Allocate(finished, _BLOCK))
         self.block.stmts.append(For(index_var(at.name), 0, _BLOCK, (Store(finished, at, value),), "vector"))

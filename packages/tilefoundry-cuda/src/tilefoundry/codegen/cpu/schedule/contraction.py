@@ -7,9 +7,8 @@ from tilefoundry.codegen.cpu.schedule.plan import Loop, Plan
 from tilefoundry.codegen.cpu.schedule.scope import Scope, buffer_var, index_var
 from tilefoundry.codegen.cpu.views import View
 from tilefoundry.ir.core.expr import Var
-from tilefoundry.ir.passes.copying import Names
-from tilefoundry.ir.tir.expr import BufferView, Load
-from tilefoundry.ir.tir.stmt import Contraction, For, TirStmt
+from tilefoundry.ir.passes import Names
+from tilefoundry.ir.tir import BufferView, Contraction, For, Load, TirStmt
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType
 from tilefoundry.ir.types.dim import product
 
@@ -27,10 +26,15 @@ def schedule_contraction(plan: Plan, names: Names, faults: dict[str, Var]) -> tu
     dtype = accumulator_type(call.type.dtype)
     direct = _direct_output(plan, root, dtype)
     accumulator = Var(TensorType((), dtype), names.fresh(f"{root}_block"))
-    block = [index_var(names.fresh(n)) for n in ("pitch", "batch", "row_begin", "row_end", "column_begin", "column_end")]
+    block = [
+        index_var(names.fresh(n))
+        for n in ("pitch", "batch", "row_begin", "row_end", "column_begin", "column_end")
+    ]
     plain = plan.outputs == (root,) and direct is not None
     body = () if plain else _epilogue(plan, names, faults, accumulator, block)
-    destination = None if direct is None else view_expr(plan.store(direct).view, shape, plan.store(direct).axes)
+    destination = (
+        None if direct is None else view_expr(plan.store(direct).view, shape, plan.store(direct).axes)
+    )
     return (
         Contraction(lhs, rhs, destination, shape, accumulator, *block, bool(plan.nest.reduced), body),  # type: ignore[arg-type]  # six index variables
     )
@@ -43,7 +47,9 @@ def accumulator_type(dtype: DType) -> DType:
     return dtype if dtype is DType.f64 else DType.f32
 
 
-def view_expr(view: View, shape: tuple[Dim, ...] | None = None, axes: tuple[int | None, ...] | None = None) -> BufferView:
+def view_expr(
+    view: View, shape: tuple[Dim, ...] | None = None, axes: tuple[int | None, ...] | None = None
+) -> BufferView:
     """A view as a TIR expression; ``axes`` says which axis of ``shape`` each of the view's axes is."""
     if shape is None or axes is None:
         return BufferView(TensorType(view.shape, view.dtype), buffer_var(view), view.offset, view.strides)
@@ -59,7 +65,9 @@ def _operand(view: View, rank: int) -> BufferView:
     lead = rank - len(view.shape)
     shape = (*(1,) * lead, *view.shape)
     strides = (*(0,) * lead, *view.strides)
-    batch = [0 if dim == 1 else stride for dim, stride in zip(shape[: rank - 2], strides[: rank - 2], strict=True)]
+    batch = [
+        0 if dim == 1 else stride for dim, stride in zip(shape[: rank - 2], strides[: rank - 2], strict=True)
+    ]
     return BufferView(
         TensorType(shape, view.dtype), buffer_var(view), view.offset, (*batch, *strides[rank - 2 :])
     )

@@ -17,14 +17,12 @@ from tilefoundry.ir.core.expr import Bind, Call, Var
 from tilefoundry.ir.core.kinds import ReduceKind
 from tilefoundry.ir.errors import LoweringError
 from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.passes.copying import Names
-from tilefoundry.ir.tir.expr import Apply
-from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.ir.tir.stmt import Abort, Comment, Guard, TirStmt
+from tilefoundry.ir.passes import Names
+from tilefoundry.ir.tir import Abort, Apply, Comment, Guard, PrimFunction, TirStmt
 from tilefoundry.ir.types import Dim, DimExpr, DimVar, DType, TensorType, TupleType, bounds, dim_vars, scalar
 from tilefoundry.ir.types.dim import product
 
-__all__ = ["KernelSpec", "schedule"]
+__all__ = ["KernelSpec", "comments_of", "empty_checks", "kernel_params", "nest_of", "schedule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +77,20 @@ def schedule(spec: KernelSpec) -> PrimFunction:
     constant and passed by value.
     """
     function = spec.function
-    assert function.body is not None
-    dims = spec.dims()
-    buffers = _unique_buffers(spec)
-    names = Names([*dims, *(var.name for var in buffers)])
+    params, names = kernel_params(spec)
     if is_whole_op(function):
         body: tuple[TirStmt, ...] = schedule_whole(spec, names)
     else:
         body = _scheduled_nest(spec, names)
-    params = (*buffers, *(Var(scalar(DType.i64), name, is_const=True) for name in dims))
-    return PrimFunction(function.name, params, (*_comments(function), *body), 0)
+    return PrimFunction(function.name, params, (*comments_of(function), *body), 0)
+
+
+def kernel_params(spec: KernelSpec) -> tuple[tuple[Var, ...], Names]:
+    """A kernel's parameters, buffers before extents, and a giver of names that are none of theirs."""
+    dims = spec.dims()
+    buffers = _unique_buffers(spec)
+    names = Names([*dims, *(var.name for var in buffers)])
+    return (*buffers, *(Var(scalar(DType.i64), name, is_const=True) for name in dims)), names
 
 
 def _unique_buffers(spec: KernelSpec) -> tuple[Var, ...]:
@@ -98,7 +100,8 @@ def _unique_buffers(spec: KernelSpec) -> tuple[Var, ...]:
     return tuple(found.values())
 
 
-def _comments(function: Function) -> list[Comment]:
+def comments_of(function: Function) -> list[Comment]:
+    """What the kernel computes, one line per op."""
     return [Comment(_bind_text(stmt)) for stmt in function.stmts() if isinstance(stmt, Bind)]
 
 
@@ -116,23 +119,35 @@ def _attr_text(value: object) -> str:
     return str(getattr(value, "value", value))
 
 
-def _scheduled_nest(spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+def nest_of(spec: KernelSpec) -> tuple[Plan, tuple[str, ...]]:
+    """The plan of a kernel whose ops share a loop nest, and the names of its gathers.
+
+    Raises:
+        LoweringError: they share none.
+    """
     function = spec.function
     assert function.body is not None
     binds = [stmt for stmt in function.body.stmts if isinstance(stmt, Bind)]
     nest = Nest.of(binds, grow=True)
     if nest is None:
-        raise LoweringError(f"{function.name}: its ops do not share one loop nest; let the placement pass split them")
+        raise LoweringError(
+            f"{function.name}: its ops do not share one loop nest; let the placement pass split them"
+        )
     outputs = tuple(atom.name for atom in function.body.results if isinstance(atom, Var))
-    plan = Plan(nest, _views(spec, outputs), outputs)
-    faults = {b.target.name: Var(scalar(DType.i64), names.fresh("fault")) for b in binds if _op(b) == "index_select"}
+    gathers = tuple(b.target.name for b in binds if _op(b) == "index_select")
+    return Plan(nest, _views(spec, outputs), outputs), gathers
+
+
+def _scheduled_nest(spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    plan, gathers = nest_of(spec)
+    faults = {name: Var(scalar(DType.i64), names.fresh("fault")) for name in gathers}
     body = _loops(plan, names, faults)
     for name, fault in faults.items():
         table = plan.call(name).args[0]
         assert isinstance(table.type, TensorType)
         extent = table.type.shape[plan.call(name).attr("dim")]
         body = (Guard(fault, "index_select", extent, body),)
-    return (*_empty_checks(plan), *body)
+    return (*empty_checks(plan), *body)
 
 
 def _loops(plan: Plan, names: Names, faults: Mapping[str, Var]) -> tuple[TirStmt, ...]:
@@ -150,12 +165,13 @@ def _views(spec: KernelSpec, outputs: tuple[str, ...]) -> dict[str, View]:
     return views
 
 
-def _empty_checks(plan: Plan) -> tuple[TirStmt, ...]:
+def empty_checks(plan: Plan) -> tuple[TirStmt, ...]:
     """A maximum over nothing has no value; where extents allow it, the kernel looks before it runs."""
     extremes = [
         name
         for name in plan.binds
-        if plan.is_reduction(name) and plan.call(name).attr("kind") in (ReduceKind.MAX, ReduceKind.MIN, ReduceKind.ABSMAX)
+        if plan.is_reduction(name)
+        and plan.call(name).attr("kind") in (ReduceKind.MAX, ReduceKind.MIN, ReduceKind.ABSMAX)
     ]
     count = plan.reduced_count
     if not extremes or bounds(count)[0] > 0:

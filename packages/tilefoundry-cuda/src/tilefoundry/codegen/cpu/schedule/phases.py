@@ -9,9 +9,19 @@ from tilefoundry.codegen.cpu.schedule.plan import Loop, Plan, sample
 from tilefoundry.codegen.cpu.schedule.scope import Scope, as_index, buffer_var, index_var
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
-from tilefoundry.ir.tir.expr import Apply, Load, compute_dtype
-from tilefoundry.ir.tir.ops import SCALAR_OPS
-from tilefoundry.ir.tir.stmt import Accumulate, Accumulator, Allocate, For, Let, Store, TirStmt
+from tilefoundry.ir.tir import (
+    SCALAR_OPS,
+    Accumulate,
+    Accumulator,
+    Allocate,
+    Apply,
+    For,
+    Let,
+    Load,
+    Store,
+    TirStmt,
+    compute_dtype,
+)
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, scalar
 from tilefoundry.ir.types.dim import product
 
@@ -46,8 +56,18 @@ def spilled_values(plan: Plan) -> tuple[str, ...]:
         """Cost of computing the value anew from memory and row values."""
         if name not in memo:
             call = plan.call(name)
-            own = 0 if call.op.name in ARRANGE else SCALAR_OPS[call.op.name].cost if call.op.name in SCALAR_OPS else 1
-            inside = [a.name for a in call.args if isinstance(a, Var) and a.name in plan.binds and plan.is_full(a.name)]
+            own = (
+                0
+                if call.op.name in ARRANGE
+                else SCALAR_OPS[call.op.name].cost
+                if call.op.name in SCALAR_OPS
+                else 1
+            )
+            inside = [
+                a.name
+                for a in call.args
+                if isinstance(a, Var) and a.name in plan.binds and plan.is_full(a.name)
+            ]
             memo[name] = own + sum(again(one) for one in inside)
         return memo[name]
 
@@ -58,7 +78,11 @@ def spilled_values(plan: Plan) -> tuple[str, ...]:
             if not isinstance(arg, Var) or arg.name not in plan.binds or not plan.is_full(arg.name):
                 continue
             at = plan.phase(name) - plan.is_reduction(name)
-            if plan.phase(arg.name) < at and plan.call(arg.name).op.name != "matmul" and again(arg.name) > _RECOMPUTE:
+            if (
+                plan.phase(arg.name) < at
+                and plan.call(arg.name).op.name != "matmul"
+                and again(arg.name) > _RECOMPUTE
+            ):
                 wanted.setdefault(arg.name)
     return tuple(wanted)
 
@@ -166,7 +190,9 @@ class RowPasses:
         scope.stmts.append(Store(buffer_var(access.view), scope.index(access.view, access.axes), value))
 
 
-def row_buffers(plan: Plan, names: tuple[str, ...], scope: Scope, size: Dim) -> tuple[dict[str, Var], list[TirStmt]]:
+def row_buffers(
+    plan: Plan, names: tuple[str, ...], scope: Scope, size: Dim
+) -> tuple[dict[str, Var], list[TirStmt]]:
     """A buffer of ``size`` elements per value that is kept between passes."""
     buffers: dict[str, Var] = {}
     stmts: list[TirStmt] = []
@@ -179,7 +205,9 @@ def row_buffers(plan: Plan, names: tuple[str, ...], scope: Scope, size: Dim) -> 
     return buffers, stmts
 
 
-def coordinates(item: Dim, loops: tuple[Loop, ...], scope_names: Scope) -> tuple[dict[int, Dim], list[TirStmt]]:
+def coordinates(
+    item: Dim, loops: tuple[Loop, ...], scope_names: Scope
+) -> tuple[dict[int, Dim], list[TirStmt]]:
     """Coordinates of the loops at row-major position ``item``, and the statements that compute them."""
     coords: dict[int, Dim] = {}
     stmts: list[TirStmt] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tilefoundry.codegen.cpu.nest import ARRANGE, AxisMap, Nest, operand_map
 from tilefoundry.codegen.cpu.views import View
 from tilefoundry.ir.core.expr import Atom, Bind, Call, Var
-from tilefoundry.ir.tir.ops import SCALAR_OPS
+from tilefoundry.ir.tir import SCALAR_OPS
 from tilefoundry.ir.types import Dim, TensorType, dim_vars, evaluate_dim
 from tilefoundry.ir.types.dim import product
 
@@ -127,7 +127,9 @@ class Plan:
         if name not in self._phases:
             call = self.call(name)
             below = [self.phase(a.name) for a in call.args if isinstance(a, Var) and a.name in self.binds]
-            self._phases[name] = max(below, default=0) + (call.op.name == "reduce" and bool(self.is_reduction(name)))
+            self._phases[name] = max(below, default=0) + (
+                call.op.name == "reduce" and bool(self.is_reduction(name))
+            )
         return self._phases[name]
 
     def is_reduction(self, name: str) -> bool:

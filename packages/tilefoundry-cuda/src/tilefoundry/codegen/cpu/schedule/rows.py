@@ -6,9 +6,8 @@ from tilefoundry.codegen.cpu.schedule.phases import RowPasses, coordinates, row_
 from tilefoundry.codegen.cpu.schedule.plan import Access, Loop, Plan, sample
 from tilefoundry.codegen.cpu.schedule.scope import Scope, as_index, index_var
 from tilefoundry.ir.core.expr import Var
-from tilefoundry.ir.passes.copying import Names
-from tilefoundry.ir.tir.expr import Apply
-from tilefoundry.ir.tir.stmt import For, Let, Parallel, TirStmt
+from tilefoundry.ir.passes import Names
+from tilefoundry.ir.tir import Apply, For, Let, Parallel, TirStmt
 from tilefoundry.ir.types import Dim, DimVar, DType, ceildiv, scalar
 from tilefoundry.ir.types.dim import product
 

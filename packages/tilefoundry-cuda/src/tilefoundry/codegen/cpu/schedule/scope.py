@@ -8,9 +8,8 @@ from tilefoundry.codegen.cpu.nest import ARRANGE, AxisMap
 from tilefoundry.codegen.cpu.schedule.plan import Plan
 from tilefoundry.codegen.cpu.views import View
 from tilefoundry.ir.core.expr import Atom, Call, Constant, Expr, Var
-from tilefoundry.ir.passes.copying import Names
-from tilefoundry.ir.tir.expr import Apply, IndexValue, Load, compute_dtype
-from tilefoundry.ir.tir.stmt import Let, TirStmt
+from tilefoundry.ir.passes import Names
+from tilefoundry.ir.tir import Apply, IndexValue, Let, Load, TirStmt, compute_dtype
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, scalar
 from tilefoundry.ir.types.dim import floordiv, product
 

@@ -10,16 +10,25 @@ from tilefoundry.codegen.cpu.schedule.scope import as_index, buffer_var, index_v
 from tilefoundry.codegen.cpu.views import View
 from tilefoundry.ir.core.expr import Bind, Call, Constant, Expr
 from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.passes.copying import Names
-from tilefoundry.ir.tir.expr import Apply, Load, PointerOf, Verbatim
-from tilefoundry.ir.tir.stmt import Abort, Evaluate, Let, Store, TirStmt
+from tilefoundry.ir.passes import Names
+from tilefoundry.ir.tir import Abort, Apply, Evaluate, Let, Load, PointerOf, Store, TirStmt, Verbatim
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, bounds, scalar
 from tilefoundry.ir.types.dim import product
 
 if TYPE_CHECKING:
     from tilefoundry.codegen.cpu.schedule.kernel import KernelSpec
 
-__all__ = ["DENSE_OPERANDS", "WHOLE_OPS", "is_whole_op", "schedule_whole"]
+__all__ = [
+    "DENSE_OPERANDS",
+    "WHOLE_OPS",
+    "abort_where_outside",
+    "inputs_of",
+    "is_whole_op",
+    "loaded_index",
+    "schedule_whole",
+    "starts_of",
+    "window_of",
+]
 
 
 def is_whole_op(function: Function) -> bool:
@@ -43,14 +52,15 @@ def _copy(source: View, target: View) -> TirStmt:
     return Evaluate("copy", (view_expr(source), view_expr(target)))
 
 
-def _window(view: View, axis: int, start: Dim, size: Dim) -> View:
+def window_of(view: View, axis: int, start: Dim, size: Dim) -> View:
+    """The window ``[start, start + size)`` of one axis."""
     starts: list[Dim] = [0] * len(view.shape)
     sizes = list(view.shape)
     starts[axis], sizes[axis] = start, size
     return view.slice(tuple(starts), tuple(sizes), (1,) * len(view.shape))
 
 
-def _inputs(call: Call, spec: KernelSpec) -> list[View]:
+def inputs_of(call: Call, spec: KernelSpec) -> list[View]:
     """One view per operand; an operand given twice is one parameter."""
     by_name = {param.name: view for param, view in zip(spec.function.params, spec.inputs, strict=True)}
     return [by_name[arg.name] for arg in call.args if hasattr(arg, "name")]  # type: ignore[union-attr]  # variables only
@@ -60,9 +70,9 @@ def _concat(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
     axis = call.attr("axis")
     out: list[TirStmt] = []
     at: Dim = 0
-    for view in _inputs(call, spec):
+    for view in inputs_of(call, spec):
         size = view.shape[axis]
-        out.append(_copy(view, _window(spec.outputs[0], axis, at, size)))
+        out.append(_copy(view, window_of(spec.outputs[0], axis, at, size)))
         at = at + size
     return tuple(out)
 
@@ -70,8 +80,8 @@ def _concat(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
 def _stack(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
     axis = call.attr("axis")
     out: list[TirStmt] = []
-    for i, view in enumerate(_inputs(call, spec)):
-        target = _window(spec.outputs[0], axis, i, 1)
+    for i, view in enumerate(inputs_of(call, spec)):
+        target = window_of(spec.outputs[0], axis, i, 1)
         dropped = View(
             target.buffer,
             target.dtype,
@@ -98,10 +108,12 @@ def _views(op: str, *views: View, attrs: tuple[tuple[str, Any], ...] = ()) -> Ev
 
 
 def _argmax(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
-    (x,) = _inputs(call, spec)
+    (x,) = inputs_of(call, spec)
     axis = call.attr("axis")
     kept = [dim for i, dim in enumerate(x.shape) if i != axis]
-    empty = _abort_where_empty(x.shape[axis], kept, f"tf.argmax: axis {axis} is empty, it has no greatest element")
+    empty = _abort_where_empty(
+        x.shape[axis], kept, f"tf.argmax: axis {axis} is empty, it has no greatest element"
+    )
     return (*empty, _views("argmax", _axis_last(x, axis), spec.outputs[0]))
 
 
@@ -118,7 +130,7 @@ def _compare(op: str, left: Expr, right: Expr) -> Apply:
 
 
 def _topk(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
-    (x,) = _inputs(call, spec)
+    (x,) = inputs_of(call, spec)
     axis, k = call.attr("axis"), call.attr("k")
     values, indices = (_axis_last(view, axis) for view in spec.outputs)
     checks: tuple[TirStmt, ...] = ()
@@ -130,18 +142,18 @@ def _topk(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
 
 
 def _index_update(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
-    dst, index, src = _inputs(call, spec)
+    dst, index, src = inputs_of(call, spec)
     axis = call.attr("dim")
     moved = (_axis_first(dst, axis), index, _axis_first(src, axis), _axis_first(spec.outputs[0], axis))
     return (_views(call.op.name, *moved),)
 
 
-def _starts(
-    given: tuple[Dim | None, ...], operands: list[View], names: Names, call: Call
+def starts_of(
+    given: tuple[Dim | None, ...], operands: list[View], names: Names, call: Call, *, first: int = 2
 ) -> tuple[list[Dim], list[TirStmt]]:
-    """Starts as dims; those that are values are loaded first."""
+    """Starts as dims; those that are values, the operands from ``first`` on, are loaded first."""
     values = iter(operands)
-    literals = iter(arg for arg in call.args[2:])
+    literals = iter(call.args[first:])
     starts: list[Dim] = []
     stmts: list[TirStmt] = []
     for start in given:
@@ -152,19 +164,22 @@ def _starts(
         if isinstance(atom, Constant):
             starts.append(int(atom.value))
             continue
-        starts.append(_loaded(next(values), names, stmts))
+        starts.append(loaded_index(next(values), names, stmts))
     return starts, stmts
 
 
-def _loaded(view: View, names: Names, stmts: list[TirStmt]) -> DimVar:
+def loaded_index(view: View, names: Names, stmts: list[TirStmt]) -> DimVar:
     """The one element of ``view`` as an index."""
     target = index_var(names.fresh(f"{view.buffer}_value"))
-    wide = Apply(scalar(DType.i64), "cast", (Load.of(buffer_var(view), view.offset),), (("dtype", DType.i64),))
+    wide = Apply(
+        scalar(DType.i64), "cast", (Load.of(buffer_var(view), view.offset),), (("dtype", DType.i64),)
+    )
     stmts.append(Let(target, wide))
     return DimVar(target.name, 0, 2**62)
 
 
-def _check_inside(op: str, start: Dim, size: Dim, extent: Dim, axis: int) -> tuple[TirStmt, ...]:
+def abort_where_outside(op: str, start: Dim, size: Dim, extent: Dim, axis: int) -> tuple[TirStmt, ...]:
+    """A check that a window lies inside, where that is not known before the call."""
     if isinstance(start, int) and bounds(extent - size - start)[0] >= 0:
         return ()
     low = _compare("cmp_lt", as_index(start), as_index(0))
@@ -174,29 +189,29 @@ def _check_inside(op: str, start: Dim, size: Dim, extent: Dim, axis: int) -> tup
 
 
 def _insert_slice(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
-    dst, update, *operands = _inputs(call, spec)
-    starts, stmts = _starts(call.attr("offsets"), operands, names, call)
+    dst, update, *operands = inputs_of(call, spec)
+    starts, stmts = starts_of(call.attr("offsets"), operands, names, call)
     for axis, (start, size, extent) in enumerate(zip(starts, update.shape, dst.shape, strict=True)):
-        stmts.extend(_check_inside("insert_slice", start, size, extent, axis))
+        stmts.extend(abort_where_outside("insert_slice", start, size, extent, axis))
     window = spec.outputs[0].slice(tuple(starts), update.shape, (1,) * len(starts))
     return (*stmts, _copy(dst, spec.outputs[0]), _copy(update, window))
 
 
 def _cache_update(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
-    cache, position, count, new = _inputs(call, spec)
+    cache, position, count, new = inputs_of(call, spec)
     stmts: list[TirStmt] = []
-    start, length = (_loaded(view, names, stmts) for view in (position, count))
+    start, length = (loaded_index(view, names, stmts) for view in (position, count))
     short = _compare("cmp_lt", as_index(length), as_index(0))
     long = _compare("cmp_gt", as_index(length), as_index(new.shape[1]))
     message = "tf.cache_update: s is negative or more than the length of new"
     stmts.append(Abort(_compare("logical_or", short, long), "ValueError", message))
-    stmts.extend(_check_inside("cache_update", start, length, cache.shape[1], 1))
-    window = _window(spec.outputs[0], 1, start, length)
-    return (*stmts, _copy(cache, spec.outputs[0]), _copy(_window(new, 1, 0, length), window))
+    stmts.extend(abort_where_outside("cache_update", start, length, cache.shape[1], 1))
+    window = window_of(spec.outputs[0], 1, start, length)
+    return (*stmts, _copy(cache, spec.outputs[0]), _copy(window_of(new, 1, 0, length), window))
 
 
 def _rope(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
-    q, k, cosine, sine, positions = _inputs(call, spec)
+    q, k, cosine, sine, positions = inputs_of(call, spec)
     rows = positions
     if len(rows.shape) == 1:
         rows = View(rows.buffer, rows.dtype, (1, *rows.shape), (0, *rows.strides), rows.offset)
@@ -208,11 +223,11 @@ def _rope(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
 
 
 def _grouped_matmul(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
-    return (_views("grouped_matmul", *_inputs(call, spec), spec.outputs[0]),)
+    return (_views("grouped_matmul", *inputs_of(call, spec), spec.outputs[0]),)
 
 
 def _conv2d(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
-    x, weight, *bias = _inputs(call, spec)
+    x, weight, *bias = inputs_of(call, spec)
     out = spec.outputs[0]
     geometry = Verbatim.of(
         "ops::ConvGeometry{{%d, %d}, {%d, %d}, {%d, %d}, %d}"
@@ -223,7 +238,11 @@ def _conv2d(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
         if bounds(out.shape[axis])[0] < 1:
             small = _compare("cmp_lt", as_index(out.shape[axis]), as_index(1))
             stmts.append(Abort(small, "ValueError", "tf.conv2d: x is smaller than the kernel's reach"))
-    pointer: Expr = PointerOf(view_expr(bias[0]).type, buffer_var(bias[0]), bias[0].offset) if bias else Verbatim.of(f"static_cast<{_cxx(x.dtype)} const*>(nullptr)")
+    pointer: Expr = (
+        PointerOf(view_expr(bias[0]).type, buffer_var(bias[0]), bias[0].offset)
+        if bias
+        else Verbatim.of(f"static_cast<{_cxx(x.dtype)} const*>(nullptr)")
+    )
     return (*stmts, Evaluate("conv2d", (view_expr(x), view_expr(weight), pointer, view_expr(out), geometry)))
 
 

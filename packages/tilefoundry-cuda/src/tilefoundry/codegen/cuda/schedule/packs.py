@@ -9,12 +9,11 @@ from tilefoundry.codegen.cpu.schedule.scope import Scope, buffer_var
 from tilefoundry.codegen.cpu.views import View
 from tilefoundry.codegen.cuda.statements import PIECE, Pack
 from tilefoundry.ir.core.expr import Expr, Var
-from tilefoundry.ir.tir.expr import Load
-from tilefoundry.ir.tir.stmt import Let, Store
+from tilefoundry.ir.tir import Let, Load, Store
 from tilefoundry.ir.types import Dim, DimVar, TensorType, dim_vars
 from tilefoundry.ir.types.dim import product
 
-__all__ = ["PackScope", "PackTable"]
+__all__ = ["PackScope", "PackTable", "register_place"]
 
 
 @dataclass(slots=True)

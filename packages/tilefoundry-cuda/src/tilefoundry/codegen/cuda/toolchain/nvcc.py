@@ -36,7 +36,9 @@ class Nvcc:
         if done.returncode:
             lines = (done.stdout + done.stderr).strip().splitlines()
             shown = "\n".join(lines[:_SHOWN])
-            raise ToolchainError(f"{self.path} failed with code {done.returncode} on generated code:\n{shown}")
+            raise ToolchainError(
+                f"{self.path} failed with code {done.returncode} on generated code:\n{shown}"
+            )
 
 
 @cache

@@ -53,7 +53,9 @@ class Nvrtc:
             options = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
             code = self.library.nvrtcCompileProgram(program, len(flags), options)
             if code:
-                raise ToolchainError(f"NVRTC refuses generated code ({self._text(code)}):\n{self._log(program)}")
+                raise ToolchainError(
+                    f"NVRTC refuses generated code ({self._text(code)}):\n{self._log(program)}"
+                )
             return self._cubin(program)
         finally:
             self.library.nvrtcDestroyProgram(ctypes.byref(program))
@@ -104,7 +106,11 @@ def _from_system() -> Iterator[tuple[Path, str]]:
                 yield file, f"the toolkit in {home}"
 
 
-FINDERS: tuple[Callable[[], Iterator[tuple[Path, str]]], ...] = (_from_environment, _from_wheels, _from_system)
+FINDERS: tuple[Callable[[], Iterator[tuple[Path, str]]], ...] = (
+    _from_environment,
+    _from_wheels,
+    _from_system,
+)
 """Tried in order; the first library that opens is taken."""
 
 
