@@ -288,3 +288,23 @@ def test_specialised_bodies_reach_the_attached_children(run):
     made = names["M"]
     (bind,) = made.lookup("g").variants[0].function.stmts()
     assert bind.value.callee is made.child("part").lookup("f")
+
+
+def test_calls_reach_an_attached_copy_of_an_owned_child():
+    @module
+    class First:
+        part = Layer
+
+    @module(entry="run")
+    class Second:
+        part = First.part
+        other = First.part
+
+        @func
+        def run(x: Tensor[(N, 4), "f32"]) -> Tensor[(N, 4), "f32"]:
+            return other(part(x))
+
+    found = calls(Second, "run")
+    assert [call.path[0] for call in found] == ["part", "other"]
+    assert all(call.callee is child.lookup("step") for call, child in zip(found, Second.modules, strict=True))
+    assert First.part.owner is First and all(child.owner is Second for child in Second.modules)
