@@ -89,7 +89,12 @@ def test_a_missing_key_names_weight_key_and_neighbours(model, checkpoint, tmp_pa
     text = message_of(error)
     assert all(
         part in text
-        for part in ("layer0.b_up", "encoder.layer.0.intermediate.dense.bias", "intermediate.dense.weight", "alias=")
+        for part in (
+            "layer0.b_up",
+            "encoder.layer.0.intermediate.dense.bias",
+            "intermediate.dense.weight",
+            "alias=",
+        )
     )
     assert os.listdir(tmp_path) == []
 
@@ -101,7 +106,12 @@ def test_a_renamed_alias_names_the_key_it_led_to(model, checkpoint, tmp_path):
     text = message_of(error)
     assert all(
         part in text
-        for part in ("layer0.b_up", "encoder.layer.0.intermediate.dense.offset", "intermediate.dense.bias", "alias=")
+        for part in (
+            "layer0.b_up",
+            "encoder.layer.0.intermediate.dense.offset",
+            "intermediate.dense.bias",
+            "alias=",
+        )
     )
 
 
