@@ -43,7 +43,8 @@ void check_unary(char const* name, F f, double low, double high, double toleranc
     auto oracle = [](double x) -> double { return formula; };                                                \
     check_unary<float, float>(#tag " f32", Unary<ops::tag##_op>{}, low, high, ulp, oracle);                  \
     check_unary<bf16, bf16>(#tag " bf16", Unary<ops::tag##_op>{}, low, high, ulp, oracle);                   \
-    check_unary<f16, float>(#tag " f16 to f32", Unary<ops::tag##_op>{}, low, high, ulp, oracle);             \
+    check_unary<f16, float>(#tag " f16 to f32", Unary<ops::tag##_op>{}, low, high, ulp + 40, oracle);        \
+    check_unary<float, float>(#tag " approximate", Unary<ops::approximate<ops::tag##_op>>{}, low, high, ulp + 40, oracle); \
     if (!harness::quick()) check_unary<double, double>(#tag " f64", Unary<ops::tag##_op>{}, low, high, ulp, oracle); \
   }
 

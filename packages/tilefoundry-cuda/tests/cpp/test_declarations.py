@@ -116,20 +116,18 @@ def test_every_declaration(arch: str, nvrtc):
     assert built.ok, built.log
 
 
-UNARY = (
-    "neg abs logical_not rsqrt sqrt exp exp2 log log2 square ceil floor round sin cos erf relu sigmoid silu tanh gelu "
-    "gelu_tanh softplus identity"
-).split()
-BINARY = (
-    "add sub mul div floor_div mod minimum maximum cmp_eq cmp_ne cmp_lt cmp_le cmp_gt cmp_ge logical_and logical_or"
-).split()
-DTYPES = "f32 f64 i8 u8 i16 i32 i64 bool f16 bf16 fp8e4m3 fp8e5m2 f8e8m0 f4e2m1".split()
+UNARY = """neg abs logical_not rsqrt sqrt exp exp2 log log2 square ceil floor round sin cos erf relu sigmoid silu
+tanh gelu gelu_tanh softplus identity"""
+BINARY = """add sub mul div floor_div mod minimum maximum cmp_eq cmp_ne cmp_lt cmp_le cmp_gt cmp_ge logical_and
+logical_or"""
+REDUCE = "sum mean max min absmax"
+DTYPES = "f32 f64 i8 u8 i16 i32 i64 bool f16 bf16 fp8e4m3 fp8e5m2 f8e8m0 f4e2m1"
 
 
 def test_both_targets_have_one_vocabulary(nvrtc, cpu_gxx):
     """Tags and element types by the same names on the CPU and on CUDA."""
-    names = [f"ops::{n}_op" for n in (*UNARY, *BINARY, "sum", "mean", "max", "min", "absmax")]
-    names += ["ops::clamp_op<float>", *DTYPES]
+    names = [f"ops::{n}_op" for n in f"{UNARY} {BINARY} {REDUCE}".split()]
+    names += ["ops::clamp_op<float>", *DTYPES.split()]
     uses = "using namespace tilefoundry;\n" + "\n".join(f"using use{i} = {n};" for i, n in enumerate(names))
     host = cpu_gxx(f"#include <tilefoundry/runtime.h>\n{uses}\nint main() {{}}\n", "-O0")
     assert host.ok, host.log

@@ -21,7 +21,8 @@ template <int... N> using Ints = cute::tuple<cute::Int<N>...>;
 float storage[4096];
 template <class Shape, class Attrs>
 auto sharded(Shape shape, Attrs attrs) {
-  auto mesh = make_mesh<TopologyScope::cta, TopologyScope::thread>(cute::make_layout(Ints<4, 32>{}, cute::LayoutRight{}));
+  auto grid = cute::make_layout(Ints<4, 32>{}, cute::LayoutRight{});
+  auto mesh = make_mesh<TopologyScope::cta, TopologyScope::thread>(grid);
   auto layout = cute::make_layout(shape, cute::LayoutRight{});
   auto tensor = cute::make_tensor(cute::make_gmem_ptr(storage), layout);
   return make_shard_tensor(tensor, layout, make_shard_layout(layout, attrs, mesh));
@@ -35,7 +36,7 @@ REFUSED = {
         "a raw pointer has lost its memory space",
     ),
     "no shard layout": (
-        "make_shard_tensor(cute::make_tensor(&storage[0], cute::Layout<cute::Int<4>>{}), 0, cute::Layout<cute::Int<4>>{});",
+        "cute::Layout<cute::Int<4>> l; make_shard_tensor(cute::make_tensor(&storage[0], l), 0, l);",
         "the third argument must be a ShardLayout",
     ),
     "dynamic attribute": (
@@ -149,13 +150,20 @@ def test_refused_on_the_cpu_target(name: str, cpu_gxx):
 DEVICE = """
 #include <tilefoundry/runtime.h>
 namespace tilefoundry {{
-template <> CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::cta>() noexcept {{ return cute::Shape<cute::Int<4>>{{}}; }}
-template <> CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept {{ return cute::Shape<cute::Int<64>>{{}}; }}
+template <>
+CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::cta>() noexcept {{
+  return cute::Shape<cute::Int<4>>{{}};
+}}
+template <>
+CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept {{
+  return cute::Shape<cute::Int<64>>{{}};
+}}
 }}
 using namespace tilefoundry;
 template <int... N> using Ints = cute::tuple<cute::Int<N>...>;
 extern "C" __global__ void kernel(float* p) {{
-  auto mesh = make_mesh<TopologyScope::cta, TopologyScope::thread>(cute::make_layout(Ints<4, 64>{{}}, cute::LayoutRight{{}}));
+  auto grid = cute::make_layout(Ints<4, 64>{{}}, cute::LayoutRight{{}});
+  auto mesh = make_mesh<TopologyScope::cta, TopologyScope::thread>(grid);
   auto layout = cute::make_layout(Ints<4, 64, 2>{{}}, cute::LayoutRight{{}});
   auto src = make_shard_tensor(as_gmem(p, layout), layout,
                                make_shard_layout(layout, cute::tuple<shard::S<0>, shard::S<1>>{{}}, mesh));

@@ -10,29 +10,24 @@
 namespace tilefoundry {
 namespace detail {
 
-/// Element by element in CuTe's order, `N` together where layouts and addresses allow.
+/// Element by element in CuTe's order, several together where layouts and addresses allow.
 template <class Src, class Dst>
 CUTE_HOST_DEVICE void copy_static(Src const& src, Dst const& dst) {
-  using D = typename Dst::value_type;
-  using LS = typename Src::layout_type;
-  using LD = typename Dst::layout_type;
-  constexpr bool reorder = modes_correspond<LS, LD>();
-  auto const ls = enumerate_like<reorder, LD>(src.layout());
-  auto const ld = enumerate_like<reorder, LD>(dst.layout());
-  auto const s = cute::make_tensor(src.data(), ls);
-  auto const d = cute::make_tensor(dst.data(), ld);
-  constexpr int size = decltype(cute::size(ld))::value;
-  constexpr int n = pack_length(leading_run<decltype(ls)>() | leading_run<decltype(ld)>(), sizeof(D));
-  if constexpr (n > 1 && size % n == 0 && runs_stay_aligned<n, decltype(ls)>() && runs_stay_aligned<n, decltype(ld)>()) {
-    constexpr int bytes = n * sizeof(D);
-    if (is_aligned<bytes>(raw(s)) && is_aligned<bytes>(raw(d))) {
+  using Guide = decltype(guide_layout<Dst, Src>());
+  constexpr bool reorder = modes_correspond<typename Src::layout_type, typename Dst::layout_type>();
+  auto s = cute::make_tensor(src.data(), enumerate_like<reorder, Guide>(src.layout()));
+  auto d = cute::make_tensor(dst.data(), enumerate_like<reorder, Guide>(dst.layout()));
+  constexpr int size = decltype(cute::size(dst.layout()))::value;
+  constexpr int n = common_pack<decltype(s), decltype(d)>(size);
+  if constexpr (n > 1 && packs_stay_aligned<n, decltype(s), decltype(d)>()) {
+    if (pack_aligned<n>(s) && pack_aligned<n>(d)) {
       CUTE_UNROLL
       for (int i = 0; i < size; i += n) store_pack<n>(d, i, load_pack<n>(s, i));
       return;
     }
   }
   CUTE_UNROLL
-  for (int i = 0; i < size; ++i) const_cast<D*>(raw(d))[ld(i)] = raw(s)[ls(i)];
+  for (int i = 0; i < size; ++i) store_pack<1>(d, i, load_pack<1>(s, i));
 }
 
 template <class Src, class Dst>

@@ -15,7 +15,7 @@ inline constexpr int wide_bytes = 16;
 
 /// `N` elements that are read or written as one access.
 template <class T, int N>
-struct alignas(sizeof(T) * N) Pack {
+struct alignas(sizeof(T) * N <= 16 ? sizeof(T) * N : 16) Pack {
   T value[N];
 };
 
@@ -93,14 +93,27 @@ CUTE_HOST_DEVICE constexpr auto enumerate_like(Layout const& layout) {
   }
 }
 
-/// Length of the run of stride 1 that a coalesced static layout starts with.
-template <class Layout>
-CUTE_HOST_DEVICE constexpr int leading_run() {
-  if constexpr (cute::is_static<Layout>::value) {
-    constexpr FlatModes<Layout> m{};
-    return m.step[0] == 1 || m.extent[0] == 1 ? m.extent[0] : 1;
+/// Run of stride 1 that a tensor of static, coalesced layout starts with; 0 where it is not accessed in packs and so
+/// constrains nothing: registers, repeated elements, strided memory.
+template <class Tensor>
+CUTE_HOST_DEVICE constexpr int packed_run() {
+  constexpr FlatModes<typename Tensor::layout_type> m{};
+  return !cute::is_rmem<Tensor>::value && m.step[0] == 1 && m.extent[0] > 1 ? m.extent[0] : 0;
+}
+
+/// Bytes of one element where it bounds the length of a pack, else 0.
+template <class Tensor>
+CUTE_HOST_DEVICE constexpr int packed_bytes() {
+  return packed_run<Tensor>() > 0 ? int(sizeof(typename Tensor::value_type)) : 0;
+}
+
+/// The layout whose contiguous elements the loop follows: the first tensor that lies in memory, else the first.
+template <class First, class... Rest>
+CUTE_HOST_DEVICE constexpr auto guide_layout() {
+  if constexpr (!cute::is_rmem<First>::value || sizeof...(Rest) == 0) {
+    return typename First::layout_type{};
   } else {
-    return 1;
+    return guide_layout<Rest...>();
   }
 }
 
@@ -111,9 +124,9 @@ CUTE_HOST_DEVICE constexpr int largest_of(int a, int b, Rest... rest) {
 }
 
 /// Elements of one access: a power of two that divides every run, within 16 bytes of the widest element.
-/// `runs` is the bitwise or of the run lengths: its lowest set bit divides them all.
+/// `runs` is the bitwise or of the run lengths (its lowest set bit divides them all), 0 where nothing is packed.
 CUTE_HOST_DEVICE constexpr int pack_length(int runs, int element_bytes) {
-  int n = largest_power_of_two_dividing(runs);
+  int n = runs == 0 ? 1 : largest_power_of_two_dividing(runs);
   while (n > 1 && n * element_bytes > wide_bytes) n /= 2;
   return n;
 }
@@ -140,16 +153,53 @@ CUTE_HOST_DEVICE auto raw(Tensor const& t) {
   return cute::raw_pointer_cast(t.data());
 }
 
-/// Pack of the N elements of `t` from number `i` on.
+/// Whether packs of N of `t` may be accessed at its address; always where it is not accessed in packs. Registers
+/// are never asked for their address, which would force them into memory.
+template <int N, class Tensor>
+CUTE_HOST_DEVICE bool pack_aligned(Tensor const& t) {
+  if constexpr (N > 1 && packed_run<Tensor>() > 0) {
+    return is_aligned<N * sizeof(typename Tensor::value_type)>(raw(t));
+  } else {
+    return true;
+  }
+}
+
+/// The N elements of `t` from number `i` on, as one access where `t` is accessed in packs.
 template <int N, class Tensor>
 CUTE_HOST_DEVICE auto load_pack(Tensor const& t, int i) {
-  using T = typename Tensor::value_type;
-  return *reinterpret_cast<Pack<T, N> const*>(raw(t) + t.layout()(i));
+  using T = stdx::remove_cv_t<typename Tensor::value_type>;
+  if constexpr (N > 1 && packed_run<Tensor>() > 0) {
+    return *reinterpret_cast<Pack<T, N> const*>(raw(t) + t.layout()(i));
+  } else {
+    Pack<T, N> pack;
+    CUTE_UNROLL
+    for (int j = 0; j < N; ++j) pack.value[j] = raw(t)[t.layout()(i + j)];
+    return pack;
+  }
 }
 
 template <int N, class Tensor, class T>
 CUTE_HOST_DEVICE void store_pack(Tensor const& t, int i, Pack<T, N> const& pack) {
-  *reinterpret_cast<Pack<T, N>*>(const_cast<T*>(raw(t)) + t.layout()(i)) = pack;
+  auto* const to = const_cast<T*>(raw(t));
+  if constexpr (N > 1 && packed_run<Tensor>() > 0) {
+    *reinterpret_cast<Pack<T, N>*>(to + t.layout()(i)) = pack;
+  } else {
+    CUTE_UNROLL
+    for (int j = 0; j < N; ++j) to[t.layout()(i + j)] = pack.value[j];
+  }
+}
+
+/// Length of the packs of a loop over these tensors: 1 where their layouts forbid any.
+template <class... Tensors>
+CUTE_HOST_DEVICE constexpr int common_pack(int size) {
+  const int n = pack_length((packed_run<Tensors>() | ...), largest_of(1, packed_bytes<Tensors>()...));
+  return size % n == 0 ? n : 1;
+}
+
+/// Whether all runs of N stay aligned in every tensor that is accessed in packs.
+template <int N, class... Tensors>
+CUTE_HOST_DEVICE constexpr bool packs_stay_aligned() {
+  return (runs_stay_aligned<(packed_run<Tensors>() > 0 ? N : 1), typename Tensors::layout_type>() && ...);
 }
 
 }  // namespace detail

@@ -74,11 +74,12 @@ __device__ void copy_async(TSrc const& src, TDst& dst) {
     static_assert(decltype(cute::size(LS{}))::value == decltype(cute::size(LD{}))::value,
                   "ops::copy_async: source and destination hold different numbers of elements");
     constexpr bool reorder = core::modes_correspond<LS, LD>();
-    auto const ls = core::enumerate_like<reorder, LD>(s.layout());
-    auto const ld = core::enumerate_like<reorder, LD>(d.layout());
-    constexpr int n =
-        core::pack_length(core::leading_run<decltype(ls)>() | core::leading_run<decltype(ld)>(), sizeof(D));
-    if (copy_async_impl::try_packs<n>(cute::make_tensor(s.data(), ls), cute::make_tensor(d.data(), ld))) return;
+    auto from = cute::make_tensor(s.data(), core::enumerate_like<reorder, LD>(s.layout()));
+    auto to = cute::make_tensor(d.data(), core::enumerate_like<reorder, LD>(d.layout()));
+    // Where one side has no run, single elements of 4, 8 or 16 bytes may still go asynchronously.
+    constexpr bool runs = core::packed_run<decltype(from)>() > 0 && core::packed_run<decltype(to)>() > 0;
+    constexpr int n = runs ? core::common_pack<decltype(from), decltype(to)>(decltype(cute::size(LD{}))::value) : 1;
+    if (copy_async_impl::try_packs<n>(from, to)) return;
   }
   auto const size = cute::size(d);
   for (decltype(size + 0) i = 0; i < size; ++i) const_cast<D*>(core::raw(d))[d.layout()(i)] = core::raw(s)[s.layout()(i)];

@@ -16,7 +16,11 @@ struct Unary {
 
   template <class D, class S>
   __device__ D operator()(S x) const {
-    return convert<D>(op(widen(x)));
+    if constexpr (is_small_float_v<S> && has_approximation<Op>) {
+      return convert<D>(approximate<Op>{}(widen(x)));
+    } else {
+      return convert<D>(op(widen(x)));
+    }
   }
 
   template <class Src, class Dst>
