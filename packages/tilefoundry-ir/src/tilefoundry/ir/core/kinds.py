@@ -8,7 +8,15 @@ from typing import TypeVar
 __all__ = ["BinaryKind", "ReduceKind", "UnaryKind", "kind_from_name"]
 
 
-class ReduceKind(Enum):
+class _Kind(Enum):
+    """An enumeration whose look-up of an unknown name lists the names there are."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> _Kind:
+        raise ValueError(f"unknown {cls.__name__} {value!r}; there are {', '.join(k.value for k in cls)}")
+
+
+class ReduceKind(_Kind):
     """How a reduction combines elements."""
 
     SUM = "sum"
@@ -18,7 +26,7 @@ class ReduceKind(Enum):
     ABSMAX = "absmax"
 
 
-class UnaryKind(Enum):
+class UnaryKind(_Kind):
     """Elementwise functions of one operand."""
 
     NEG = "neg"
@@ -39,7 +47,7 @@ class UnaryKind(Enum):
     ERF = "erf"
 
 
-class BinaryKind(Enum):
+class BinaryKind(_Kind):
     """Elementwise functions of two operands that broadcast."""
 
     ADD = "add"
@@ -68,9 +76,4 @@ def kind_from_name(kinds: type[K], name: str | K) -> K:
 
     Raises ValueError listing the names there are.
     """
-    if isinstance(name, kinds):
-        return name
-    for kind in kinds:
-        if kind.value == name:
-            return kind
-    raise ValueError(f"unknown {kinds.__name__} {name!r}; there are {', '.join(k.value for k in kinds)}")
+    return kinds(name)

@@ -24,13 +24,12 @@ class StorageKind(Enum):
         Raises:
             ValueError: no such kind; the message lists the names there are.
         """
-        if isinstance(name, StorageKind):
-            return name
-        for kind in StorageKind:
-            if kind.value == name:
-                return kind
+        return StorageKind(name)
+
+    @classmethod
+    def _missing_(cls, value: object) -> StorageKind:
         raise ValueError(
-            f"unknown storage {name!r}; the storage kinds are {', '.join(k.value for k in StorageKind)}"
+            f"unknown storage {value!r}; the storage kinds are {', '.join(k.value for k in StorageKind)}"
         )
 
     def __str__(self) -> str:

@@ -120,7 +120,7 @@ class Mesh:
         axes = ", ".join(
             f"{n}={d}" for n, d in zip(self.names or range(self.rank), self.layout.shape, strict=True)
         )
-        text = f"Mesh({'x'.join(self.level_names)}: {axes})"
+        text = f"Mesh({', '.join(self.level_names)}: {axes})"
         return text if self.window is None else f"{text}[{', '.join(f'{a}:{b}' for a, b in self.window)}]"
 
     def script_text(self, name: Any, text: Any) -> str:

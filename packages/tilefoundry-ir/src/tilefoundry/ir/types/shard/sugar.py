@@ -24,9 +24,9 @@ def layout_from_sugar(shape: Sequence[Dim], written: Any) -> AnyLayout | None:
     Args:
         shape: the tensor's shape; the layout's size must be its size.
         written: a tuple whose entries are extents or ``extent @ axis`` (each larger extent becomes the mesh
-            extent and the remainder, in this order), or a pair of such a tuple and a set of
-            ``axis @ P(reduction)``; a layout record or None passes through once its size was checked. Mesh
-            axes that nothing names hold copies.
+            extent and the remainder, in this order); a set of ``axis @ P(reduction)`` may follow the entries
+            or such a tuple. A layout record or None passes through once its size was checked. Mesh axes that
+            nothing names hold copies.
 
     Returns:
         A ``ShardLayout`` without strides where a mesh axis is named, else a ``Layout`` without strides.
@@ -91,10 +91,11 @@ def _use(used: set[int], position: int, name: str, text: str) -> None:
 def _parts(written: Any) -> tuple[tuple[Any, ...], tuple[PartialOver, ...]]:
     if not isinstance(written, tuple):
         raise TypeError(f"a layout is written as a tuple of extents, or is a layout record, got {written!r}")
-    if len(written) == 2 and isinstance(written[1], (set, frozenset)):
-        entries, held = written
-        entries = entries if isinstance(entries, tuple) else (entries,)
-        partials = tuple(sorted(held, key=_partial_position))
+    if written and isinstance(written[-1], (set, frozenset)):
+        entries = written[:-1]
+        if len(entries) == 1 and isinstance(entries[0], tuple):
+            entries = entries[0]
+        partials = tuple(sorted(written[-1], key=_partial_position))
     else:
         entries, partials = written, ()
     for entry in entries:
