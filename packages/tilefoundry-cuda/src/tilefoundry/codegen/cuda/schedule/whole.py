@@ -1,0 +1,87 @@
+"""Kernels that are one whole-tensor op: all threads of all blocks share its elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilefoundry.codegen.cpu.schedule.contraction import view_expr
+from tilefoundry.codegen.cpu.schedule.kernel import KernelSpec
+from tilefoundry.codegen.cpu.schedule.scope import as_index
+from tilefoundry.codegen.cpu.schedule.whole import (
+    WHOLE_OPS,
+    abort_where_outside,
+    inputs_of,
+    loaded_index,
+    starts_of,
+    window_of,
+)
+from tilefoundry.codegen.cuda.schedule.geometry import BLOCK
+from tilefoundry.ir.core.expr import Bind, Call
+from tilefoundry.ir.passes import Names
+from tilefoundry.ir.tir import Abort, Apply, Evaluate, MeshScope, TirStmt
+from tilefoundry.ir.types import DType, TensorType, ceildiv, scalar
+from tilefoundry.ir.types.dim import product
+from tilefoundry.ir.types.shard import Layout, Mesh, Topology
+
+__all__ = ["CUDA_WHOLE_OPS", "schedule_whole"]
+
+
+def schedule_whole(spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    """The kernel's mesh scope around the one op."""
+    (bind,) = spec.function.stmts()
+    assert isinstance(bind, Bind) and isinstance(bind.value, Call)
+    call = bind.value
+    rule = CUDA_WHOLE_OPS.get(call.op.name) or WHOLE_OPS[call.op.name]
+    sizes = [product(view.shape) for view in spec.outputs]
+    per_thread = 4 if call.op.name not in _PER_WARP else 1
+    grid = ceildiv(sizes[0], BLOCK * per_thread)
+    at_least = max(grid, 1) if isinstance(grid, int) else grid
+    mesh = Mesh((Topology("cta", at_least), Topology("thread", BLOCK)), Layout((at_least, BLOCK)), ("b", "t"))
+    return (MeshScope("m", mesh, rule(call, spec, names)),)
+
+
+_PER_WARP = frozenset({"argmax", "topk", "conv2d", "grouped_matmul"})
+
+
+def _insert_slice(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    dst, update, *operands = inputs_of(call, spec)
+    starts, stmts = starts_of(call.attr("offsets"), operands, names, call)
+    for axis, (start, size, extent) in enumerate(zip(starts, update.shape, dst.shape, strict=True)):
+        stmts.extend(abort_where_outside("insert_slice", start, size, extent, axis))
+    views = tuple(view_expr(view) for view in (dst, update, spec.outputs[0]))
+    return (*stmts, Evaluate("insert_window", (*views, *(as_index(start) for start in starts))))
+
+
+def _cache_update(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    cache, position, count, new = inputs_of(call, spec)
+    stmts: list[TirStmt] = []
+    start, length = (loaded_index(view, names, stmts) for view in (position, count))
+    boolean = scalar(DType.bool_)
+    short = Apply(boolean, "cmp_lt", (as_index(length), as_index(0)))
+    long = Apply(boolean, "cmp_gt", (as_index(length), as_index(new.shape[1])))
+    message = "tf.cache_update: s is negative or more than the length of new"
+    stmts.append(Abort(Apply(boolean, "logical_or", (short, long)), "ValueError", message))
+    stmts.extend(abort_where_outside("cache_update", start, length, cache.shape[1], 1))
+    views = tuple(view_expr(view) for view in (cache, window_of(new, 1, 0, length), spec.outputs[0]))
+    starts = tuple(as_index(at) for at in (0, start, 0, 0))
+    return (*stmts, Evaluate("insert_window", (*views, *starts)))
+
+
+def _dynamic_slice(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+    """A window whose start is a value on the device."""
+    x, *operands = inputs_of(call, spec)
+    starts, stmts = starts_of(call.attr("starts"), operands, names, call, first=1)
+    assert isinstance(call.type, TensorType)
+    steps = call.attr("strides")
+    for axis, (start, size, step) in enumerate(zip(starts, call.attr("sizes"), steps, strict=True)):
+        stmts.extend(abort_where_outside("slice", start, (size - 1) * step + 1, x.shape[axis], axis))
+    window = x.slice(tuple(starts), call.attr("sizes"), steps)
+    return (*stmts, Evaluate("copy", (view_expr(window), view_expr(spec.outputs[0]))))
+
+
+CUDA_WHOLE_OPS: dict[str, Callable[[Call, KernelSpec, Names], tuple[TirStmt, ...]]] = {
+    "insert_slice": _insert_slice,
+    "cache_update": _cache_update,
+    "slice": _dynamic_slice,
+}
+"""Ops whose statements differ from the CPU's: one pass writes what the CPU writes in two, in order."""
