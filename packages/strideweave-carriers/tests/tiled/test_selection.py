@@ -163,6 +163,7 @@ def test_a_selection_stands_for_its_set():
         as_tile_set([(1,)], "promote")
 
 
+@pytest.mark.spec("POL.router")
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 @given(data=st.data())
 def test_from_tensor_equals_torch_unique(dtype, data):

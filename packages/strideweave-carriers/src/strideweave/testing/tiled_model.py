@@ -70,7 +70,7 @@ class Model:
         self.recent.append(code)
 
     def make_resident(
-        self, codes: list[Code], must: set[Code], pinned: set[Code], blank: bool = False
+        self, codes: list[Code], must: set[Code], pinned: set[Code], retained: set[Code] | None = None
     ) -> bool:
         """What a request that reads ``codes`` does to residency; False where it must be refused."""
         missing = []
@@ -84,7 +84,13 @@ class Model:
         short = len(missing) - (self.capacity - len(self.recent))
         victims = self.victims(short, pinned) if short > 0 else []
         places = self.capacity - len(self.recent) + len(victims)
-        if sum(c in must for c in missing) > places:
+        needed = sum(c in must for c in missing)
+        if needed > places:
+            # Tiles that the request only reads give way to those that the policy wants there.
+            own = [c for c in codes if self.tiles[c].primary and c not in must and c not in (retained or set())]
+            own = sorted(dict.fromkeys(own), key=lambda c: self.tiles[c].dirty)[: needed - places]
+            victims, places = victims + own, places + len(own)
+        if needed > places:
             return False
         for code in victims:
             self.leave(code)
@@ -254,7 +260,7 @@ class Machine:
         promote = [c for c in sorted(self.codes(plan.promote))]
         retained = {c for c in self.codes(plan.retain) if self.model.tiles[c].primary}
         extra = [c for c in promote if c not in codes]
-        return self.model.make_resident([*codes, *extra], set(promote), {*codes, *promote, *retained})
+        return self.model.make_resident([*codes, *extra], set(promote), {*codes, *promote, *retained}, retained)
 
     def afterwards(self, plan: ResidencyPlan | None) -> None:
         """The policy's evictions."""

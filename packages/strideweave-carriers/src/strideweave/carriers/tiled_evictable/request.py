@@ -46,6 +46,7 @@ class Request:
         self.pinned: list[TileRecord] = []
         self.claimed: list[TileRecord] = []
         self.batches: list[Batch] = []
+        self.retained: frozenset[int] = frozenset()
         self.trailing: tuple[int, ...] = ()
         self.error: BaseException | None = None
         self.submitted = False

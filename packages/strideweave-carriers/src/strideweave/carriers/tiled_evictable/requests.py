@@ -127,6 +127,7 @@ def enter(
         hits = sum(r.primary is not None for r in records)
     core.stats.required(hits, len(codes) - hits, codes)
     if plan is not None:
+        request.retained = frozenset(retain)
         request.trailing = plan.evict.bind(core.geometry)
     return promote
 

@@ -67,12 +67,14 @@ def _place(
     room = core.room()
     victims = choose_victims(core, len(wanted) - room) if len(wanted) > room else []
     places = room + len(victims)
-    if needed > places:
+    own = _own_victims(core, request, must, found, needed - places) if needed > places else []
+    if needed > places + len(own):
         if core.budget is not None and core.primary.room() + len(victims) >= needed:
             found.make_room = core.budget.victims(core, needed - places)
         if not found.make_room:
-            raise RuntimeError(_shortage(core, needed, places))
+            raise RuntimeError(_shortage(core, needed, places + len(own)))
         return
+    victims, places = victims + own, places + len(own)
     placed, rest = wanted[:places], wanted[places:]
     backups = 0 if core.home_writable else sum(v.dirty for v in victims)
     missing = core.primary.missing(len(placed) - len(victims)), core.secondary.missing(backups)
@@ -81,7 +83,10 @@ def _place(
         return
     found.direct.extend((r.code, r.secondary) for r in rest)
     if placed:
-        found.batch = _batch(core, request, placed, victims)
+        found.batch = batch = _batch(core, request, placed, victims)
+        given_up = {r.code for r in own}
+        found.ready = [(c, s) for c, s in found.ready if c not in given_up]
+        found.blocked.extend((c, batch) for c in given_up)
 
 
 def _batch(core: Core, request: Request, placed: list[TileRecord], victims: list[TileRecord]) -> Batch:
@@ -108,6 +113,15 @@ def choose_victims(core: Core, count: int) -> list[TileRecord]:
     if len(chosen) < count and core.can_store():
         chosen += islice((r for r in free if r.dirty), count - len(chosen))
     return [core.table[r.code] for r in chosen]
+
+
+def _own_victims(
+    core: Core, request: Request, must: Collection[int], found: Reserved, count: int
+) -> list[TileRecord]:
+    """Tiles that the request itself needs and a policy wants replaced by others: it reads them past primary then."""
+    ready = [core.table[c] for c, _ in found.ready if c not in must and c not in request.retained]
+    free = [r for r in ready if len(r.users) == 1 and r.transit is None and (not r.dirty or core.can_store())]
+    return sorted(free, key=lambda r: r.dirty)[:count]
 
 
 def _shortage(core: Core, needed: int, places: int) -> str:
