@@ -1,9 +1,32 @@
-"""The compiler behind the verbs: back ends for CPU and CUDA, toolchains, the cache of built libraries.
+"""Compile lowered programs to native libraries. Back ends: ``cpu``; the verbs of ``tilefoundry`` reach them.
 
-Use it through ``tilefoundry.lower``, ``build``, ``compile`` and ``jit``; ``include_dirs()`` is for builds of your own
-against the C++ runtime.
+Names load on first use: importing the package loads neither a back end nor torch.
 """
 
-from tilefoundry.codegen.headers import include_dirs
+from __future__ import annotations
 
-__all__ = ["include_dirs"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilefoundry.codegen.explanation import Explanation, KernelFacts, explain
+    from tilefoundry.codegen.linkable import LinkableModule
+    from tilefoundry.codegen.toolchain import ToolchainError
+
+__all__ = ["Explanation", "KernelFacts", "LinkableModule", "ToolchainError", "explain"]
+
+_HOMES = {
+    "Explanation": "explanation",
+    "KernelFacts": "explanation",
+    "explain": "explanation",
+    "LinkableModule": "linkable",
+    "ToolchainError": "toolchain",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
