@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import weakref
 from collections.abc import Iterable
 
@@ -156,6 +155,9 @@ class FileBacked(Carrier):
 
 def _open(filename: str | os.PathLike[str] | None, mutable: bool) -> tuple[str, int]:
     if filename is None:
+        # Late: it brings compression modules that nothing else here needs.
+        import tempfile
+
         fd, path = tempfile.mkstemp(prefix="strideweave-")
         os.unlink(path)
         return "", fd
