@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from tilefoundry.runtime import SafetensorsResource
 
-PER_SHARD = 25
+PER_SHARD = 5
 
 
 def anonymous() -> int:

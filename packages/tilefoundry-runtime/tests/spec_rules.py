@@ -73,6 +73,14 @@ RULES = {
     "launcher.tvm-ffi": "Libraries are opened through TVM FFI.",
     "launcher.entry-symbol": "The entry is the symbol of its name.",
     "launcher.dlpack-arguments": "Any DLPack tensor serves as an argument.",
+    "launcher.build": "build links, loads and binds the entry; users see the runtime module alone.",
+    "launcher.exported-symbol": "A library exports its entry as a TVM FFI function over flattened inputs and outputs.",
+    # jit
+    "jit.accepts-programs": "jit takes a Function or a Module and gives a callable runtime module.",
+    "jit.refuses-python-functions": "A raw Python function is a TypeError that points to @func.",
+    "jit.no-mesh-parameters": "jit takes a program, a target and options, nothing about meshes.",
+    "jit.cache": "Equal programs compile once in a process; cache_clear and cache_info speak of that cache.",
+    "jit.cache-key-effective-levels": "The key covers the levels in force, so that owners do not collide.",
     # Resources
     "resource.protocol": "Both resources satisfy the protocol.",
     "resource.load": "load gives the tensor, KeyError where it is absent.",

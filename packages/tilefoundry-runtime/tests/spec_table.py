@@ -11,12 +11,13 @@ from spec_rules import RULES
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
+FOLDERS = (HERE, ROOT / "packages/tilefoundry-ir/tests/module", ROOT / "tests-integration/downstream")
 
 
-def marked_tests() -> dict[str, list[str]]:
-    """Rule -> ``file::test`` of every test marked with it, in this package and the ir's module tests."""
+def marked_tests(folders: tuple[Path, ...] = FOLDERS) -> dict[str, list[str]]:
+    """Rule -> ``file::test`` of every test in ``folders`` that is marked with it."""
     found: dict[str, list[str]] = {}
-    for folder in (HERE, ROOT / "packages" / "tilefoundry-ir" / "tests" / "module"):
+    for folder in folders:
         for path in sorted(folder.glob("test_*.py")):
             for rule, name in _marks(path):
                 found.setdefault(rule, []).append(f"{path.relative_to(ROOT)}::{name}")

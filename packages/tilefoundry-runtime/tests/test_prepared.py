@@ -116,6 +116,29 @@ def test_both_sides_load_the_prepared_folder(folder):
     assert check(twin, reading, (x,), expect={"output": [MaxAbs(1e-5)]}).passed
 
 
+def test_two_weights_aliased_to_one_raw_tensor(tmp_path):
+    @module(entry="f")
+    class Tied:
+        @func
+        def f(
+            x: Tensor[(N, 3), "f32"], a: ConstTensor[(3,), "f32"], b: ConstTensor[(3,), "f32"]
+        ) -> Tensor[(N, 3), "f32"]:
+            return x * a + b
+
+    write_single(tmp_path / "raw", {"shared": torch.tensor([1.0, 2.0, 3.0])})
+    alias = {"a": "shared", "b": "shared"}
+    Tied.prepare(SafetensorsResource(str(tmp_path / "raw"), device="cpu", alias=alias), str(tmp_path / "out"))
+    prepared = SafetensorsResource(str(tmp_path / "out"), device="cpu")
+    assert sorted(prepared.keys()) == ["a", "b"]
+    reading = Tied.load(prepared)
+    reading.constants["a"].zero_()
+    assert reading.constants["b"].tolist() == [1.0, 2.0, 3.0]
+    # Without preparing, the two readings of one raw tensor are two tensors as well.
+    raw = Tied.load(SafetensorsResource(str(tmp_path / "raw"), device="cpu", alias=alias))
+    raw.constants["a"].zero_()
+    assert raw.constants["b"].tolist() == [1.0, 2.0, 3.0]
+
+
 def test_prepare_refuses_the_raw_folder(folder):
     source = SafetensorsResource(str(folder / "raw"), device="cpu", alias=ALIAS)
     before = sorted(p.name for p in (folder / "raw").iterdir())

@@ -5,14 +5,14 @@ from spec_rules import RULES
 from spec_table import HERE, ROOT, marked_tests, table
 
 pytestmark = pytest.mark.skipif(
-    not (ROOT / "packages" / "tilefoundry-ir" / "tests").is_dir(), reason="the table spans the repository"
+    not (ROOT / "tests-integration" / "downstream").is_dir(), reason="the table spans the repository"
 )
 
 
 def test_every_rule_has_a_test_and_every_marker_a_rule():
-    found = marked_tests()
-    assert sorted(set(RULES) - set(found)) == []
-    assert sorted(set(found) - set(RULES)) == []
+    assert sorted(set(RULES) - set(marked_tests())) == []
+    # The ir's tests carry marks of other contracts as well.
+    assert sorted(set(marked_tests((HERE,))) - set(RULES)) == []
 
 
 def test_the_table_is_up_to_date():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +55,14 @@ def _values(module: Module, slots: list[WeightSlot], raw: RuntimeResource, devic
 
     for slot in tqdm(slots, desc=f"prepare {module.name}", unit="weight", disable=None):
         yield _value(_node(module, slot.path), slot, _scope(raw, slot.path), device)
+        _return_freed_memory()
+
+
+def _return_freed_memory() -> None:
+    """Give freed pages back to the system; glibc keeps one weight's hole below every long-lived allocation."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim(0)
 
 
 def _node(module: Module, path: tuple[str, ...]) -> Module:
