@@ -19,7 +19,7 @@ import strideweave as sw
 from tilefoundry.ir.layout import flatten, product
 
 sys.path.insert(0, str(Path(__file__).parent))
-from programs import TREES, layouts, logical, place, reference
+from random_layouts import TREES, layouts, logical, place, reference
 
 pytestmark = pytest.mark.spec("operations")
 
