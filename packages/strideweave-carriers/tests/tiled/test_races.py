@@ -87,7 +87,9 @@ def workers_on(made, full, seed, tiled, faulty=False):
         forgiving(lambda: made.carrier.evict(tiles(*some()))),
         forgiving(lambda: made.carrier.promote_async(tiles(*some()))),
         forgiving(lambda: made.carrier.evict_async(tiles(*some()))),
-        forgiving(lambda: torch.equal(tiled.by_mode(sw.relu(made.tensor)), full) or pytest.fail("relu differs")),
+        forgiving(
+            lambda: torch.equal(tiled.by_mode(sw.relu(made.tensor)), full) or pytest.fail("relu differs")
+        ),
         forgiving(lambda: sw.relu(made.carrier.project(made.tensor, choose(*some())).wait())),
     ]
 

@@ -87,7 +87,9 @@ class Model:
         needed = sum(c in must for c in missing)
         if needed > places:
             # Tiles that the request only reads give way to those that the policy wants there.
-            own = [c for c in codes if self.tiles[c].primary and c not in must and c not in (retained or set())]
+            own = [
+                c for c in codes if self.tiles[c].primary and c not in must and c not in (retained or set())
+            ]
             own = sorted(dict.fromkeys(own), key=lambda c: self.tiles[c].dirty)[: needed - places]
             victims, places = victims + own, places + len(own)
         if needed > places:
@@ -260,7 +262,9 @@ class Machine:
         promote = [c for c in sorted(self.codes(plan.promote))]
         retained = {c for c in self.codes(plan.retain) if self.model.tiles[c].primary}
         extra = [c for c in promote if c not in codes]
-        return self.model.make_resident([*codes, *extra], set(promote), {*codes, *promote, *retained}, retained)
+        return self.model.make_resident(
+            [*codes, *extra], set(promote), {*codes, *promote, *retained}, retained
+        )
 
     def afterwards(self, plan: ResidencyPlan | None) -> None:
         """The policy's evictions."""

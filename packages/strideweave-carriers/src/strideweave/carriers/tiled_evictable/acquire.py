@@ -45,8 +45,7 @@ def acquire(
             batch.start()
         except BaseException:
             # The part that was begun never ran; the caller undoes the batch.
-            with request._guard:
-                request._left -= 1
+            request.unbegin()
             raise
         request.begin()
         follow = batch.loaded if request.atomic else batch.arrived

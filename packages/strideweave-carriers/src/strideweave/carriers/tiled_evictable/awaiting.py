@@ -11,6 +11,8 @@ from ...tensor import Tensor
 
 if TYPE_CHECKING:
     from .core import Core
+    from .projection import Queue
+    from .request import Request
 
 T = TypeVar("T")
 
@@ -31,17 +33,11 @@ class AwaitProjection(AwaitResult[Tensor]):
     ``wait()`` blocks until every byte is in place and returns the compact Tensor, the same each time.
     """
 
-    __slots__ = ("_core", "_publish", "_queued")
+    __slots__ = ("_core", "_publish", "_queue")
 
-    def __init__(
-        self,
-        completion: Completion[Tensor],
-        queued: Completion[Any],
-        publish: Callable[[], Tensor],
-        core: Core,
-    ) -> None:
-        super().__init__(completion)
-        self._queued, self._publish, self._core = queued, publish, core
+    def __init__(self, request: Request, queue: Queue, publish: Callable[[], Tensor]) -> None:
+        super().__init__(request.completion)
+        self._queue, self._publish, self._core = queue, publish, request.core
 
     def wait(self) -> Tensor:
         """The compact Tensor, complete. Raises the projection's failure, the same object each time."""
@@ -54,11 +50,12 @@ class AwaitProjection(AwaitResult[Tensor]):
         A failure of the device later on is raised by ``wait()`` and by ``release()``. On carriers without
         streams this is ``wait()``.
         """
-        tensor, events = self._queued.result()
+        events = self._queue.wait()
         if not events:
             return self.wait()
+        tensor = self._publish()
         self._core.mover.order(stream, events, tensor.carrier)
-        return self._publish()
+        return tensor
 
 
 class AwaitResidency(AwaitResult[None]):

@@ -16,6 +16,10 @@ from ...movement.transfer import Run, transfer_for
 from ..base import Carrier
 
 
+Ended = Callable[[BaseException | None], None]
+"""Called once, from any thread, with what went wrong or None."""
+
+
 class Move(NamedTuple):
     """``nbytes`` from byte ``source_at`` of one carrier to byte ``target_at`` of another."""
 
@@ -88,9 +92,11 @@ class HostMover:
         seam.enter("submit")
         return pool().submit(job)
 
-    def gather(self, job: Callable[[], None], prepared: Any) -> tuple[Completion[None], Any]:
-        """``compute`` for a gather; the event after which a device has run it, or None."""
-        return self.compute(job), None
+    def gather(self, job: Callable[[], None], prepared: Any, ended: Ended) -> Any:
+        """``compute`` for a gather, then ``ended``; the event after which a device has run it, or None."""
+        done = self.compute(job)
+        done.add_callback(lambda: ended(done.error))
+        return None
 
     def run(self, job: Callable[[], None]) -> None:
         """Run ``job`` for the calling thread, which goes on once it has ended or, on a device, is queued."""
@@ -103,11 +109,8 @@ class HostMover:
     def check_capture(self, core: Any, codes: Sequence[int]) -> None:
         """Refuse what a graph capture cannot hold; host memory knows no captures."""
 
-    def guarded_compute(self, job: Callable[[], None], prepared: Any = None) -> Completion[None]:
-        """``compute`` after something else was submitted: a refusal becomes a failed completion.
-
-        With ``prepared``, ``gather``.
-        """
+    def guarded_compute(self, job: Callable[[], None]) -> Completion[None]:
+        """``compute`` after something else was submitted: a refusal becomes a failed completion."""
         try:
             return self.compute(job)
         except BaseException as error:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ... import seam
-from ...movement.completion import Completion, settled
+from ...movement.completion import Completion
 from ...movement.cuda_lanes import Lane, Reaper, beside_captures, lane
 from ...movement.pool import BACKGROUND, DEMAND
 from ...movement.transfer import transfer_for
 from ..base import Carrier
 from ..cuda import CUDA
-from .mover import Move, failed, grouped
+from .mover import Ended, Move, failed, grouped
 
 if TYPE_CHECKING:
     import torch
@@ -150,55 +150,45 @@ class CudaMover:
 
     # --- kernels -----------------------------------------------------------------------------------------
 
-    def gather(self, job: Callable[[], None], prepared: Prepared) -> tuple[Completion[None], Any]:
+    def gather(self, job: Callable[[], None], prepared: Prepared, ended: Ended) -> Any:
         """Run ``job`` on the caller's stream if this is the requesting thread, else on a copy stream."""
-
         if prepared.thread == threading.get_ident():
             stream = prepared.stream
             if stream is None:
                 job()
-                return settled(None), None
-            return self._watched(job, stream, _reaper_of(stream))
+                ended(None)
+                return None
+            return _watched(job, stream, _reaper_of(stream), ended)
         on = lane(self.device, "d2d")
         event = prepared.event
         if event is not None:
             on.stream.wait_event(event)
-        return self._on_lane(job, on)
+        return self._on_lane(job, on, ended)
 
-    def _on_lane(self, job: Callable[[], None], on: Lane) -> tuple[Completion[None], Any]:
+    def _on_lane(self, job: Callable[[], None], on: Lane, ended: Ended) -> Any:
         import torch
 
         with beside_captures(), torch.cuda.device(self.device), torch.cuda.stream(on.stream):
-            return self._watched(job, on.stream, on.reaper)
+            return _watched(job, on.stream, on.reaper, ended)
 
-    def _watched(
-        self, job: Callable[[], None], stream: torch.cuda.Stream, reaper: Reaper
-    ) -> tuple[Completion[None], Any]:
-        import torch
-
+    def compute(self, job: Callable[[], None]) -> Completion[None]:
+        """Run ``job``, which touches slabs alone, on a copy stream."""
+        seam.enter("submit")
         completion: Completion[None] = Completion()
-        job()
-        event = torch.cuda.Event(blocking=True)
-        event.record(stream)
 
-        def settle(error: BaseException | None, keep: object = job) -> None:
+        def ended(error: BaseException | None) -> None:
             if error is None:
                 completion.resolve(None)
             else:
                 completion.reject(error)
 
-        reaper.watch(event, settle)
-        return completion, event
+        self._on_lane(job, lane(self.device, "d2d"), ended)
+        return completion
 
-    def compute(self, job: Callable[[], None]) -> Completion[None]:
-        """Run ``job``, which touches slabs alone, on a copy stream."""
-        seam.enter("submit")
-        return self._on_lane(job, lane(self.device, "d2d"))[0]
-
-    def guarded_compute(self, job: Callable[[], None], prepared: Prepared | None = None) -> Completion[None]:
+    def guarded_compute(self, job: Callable[[], None]) -> Completion[None]:
         """See ``HostMover.guarded_compute``."""
         try:
-            return self.compute(job) if prepared is None else self.gather(job, prepared)[0]
+            return self.compute(job)
         except BaseException as error:
             return failed(error)
 
@@ -214,6 +204,23 @@ class CudaMover:
 
         if not torch.cuda.is_current_stream_capturing():
             torch.cuda.current_stream(self.device).synchronize()
+
+
+def _watched(
+    job: Callable[[], None], stream: torch.cuda.Stream, reaper: Reaper, ended: Ended
+) -> torch.cuda.Event:
+    """Run ``job`` now and call ``ended`` once the stream has done it; what the job holds lives until then."""
+    import torch
+
+    job()
+    event = torch.cuda.Event(blocking=True)
+    event.record(stream)
+
+    def settle(error: BaseException | None, keep: object = job) -> None:
+        ended(error)
+
+    reaper.watch(event, settle)
+    return event
 
 
 def _direction(source: Carrier, target: Carrier) -> str:

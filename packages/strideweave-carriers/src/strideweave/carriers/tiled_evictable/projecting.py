@@ -14,7 +14,7 @@ from .awaiting import AwaitProjection
 from .core import Core
 from .gather import gather
 from .packing import ORDERS, Order, Packing, packing
-from .projection import Projection
+from .projection import Projection, Queue
 from .request import Request
 from .requests import ask_policy, check_conflicts, check_readable, enter, refuse_within_policy, submit
 from .selection import TileSelection
@@ -122,15 +122,15 @@ def _begin(
     promote = enter(core, request, codes, plan, "project")
     try:
         publication = _Publication(carrier, core, destination, form)
-        result = publication.tensor
-        attach(result, _node(carrier, tensor, selection, form))
+        attach(publication.tensor, _node(carrier, tensor, selection, form))
     except BaseException as error:
         request.withdraw(error)
         raise
-    request.finish, request.abandon = publication.publish, publication.abandon
-    work = Projection(core, request, codes, form, publication.target, result, publication.publish)
+    work = Projection(core, request, codes, form, publication.target)
+    publication.queue = work.queue
+    request.finish, request.abandon = publication.publish, lambda: publication.abandon(request)
     submit(request, lambda: work.run(codes, promote))
-    return AwaitProjection(request.completion, work.queued, publication.publish, core)
+    return AwaitProjection(request, work.queue, publication.publish)
 
 
 def gather_pinned(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection) -> Tensor:
@@ -185,6 +185,7 @@ class _Publication:
         self.target = core.primary.prototype.allocate_like(form.slots, empty=True) if fresh else destination
         self.target.hold_for_write("project destination")
         self._carrier, self._grew, self._published = carrier, False, False
+        self.queue: Queue | None = None
         try:
             if self.target.size() == 0:
                 self.target.grow(form.slots)
@@ -205,8 +206,10 @@ class _Publication:
             self._carrier.drop_read()
         return self.tensor
 
-    def abandon(self) -> None:
+    def abandon(self, request: Request) -> None:
         """Give everything back after a failure; a destination that was grown is empty again."""
+        if self.queue is not None:
+            self.queue.close(request.error)
         if not self._published:
             self._published = True
             if self._grew:

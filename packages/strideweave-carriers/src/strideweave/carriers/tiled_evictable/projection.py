@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...movement.completion import Completion, when_all
-from ...tensor import Tensor
+from ...movement.completion import when_all
 from ..base import Carrier
 from .acquire import acquire
 from .core import Core
@@ -24,11 +24,42 @@ STAGE = 64 << 20
 """Bytes that pass through one staging carrier at a time."""
 
 
-class Projection:
-    """The copying part of one projection of ``codes`` (compact order) into ``target``.
+class Queue:
+    """Whether every copy of a projection is submitted, and the events after which they have run.
 
-    ``queued`` settles with (tensor, events) once every copy is submitted.
+    Nearly always it is closed when the request returns; only a thread that must wait makes something to wait on.
     """
+
+    __slots__ = ("_closed", "_error", "_guard", "_waiter", "events")
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self._closed, self._error = False, None
+        self._guard = threading.Lock()
+        self._waiter: threading.Event | None = None
+
+    def close(self, error: BaseException | None) -> None:
+        """Everything is submitted, or never will be; the first call counts."""
+        with self._guard:
+            if not self._closed:
+                self._closed, self._error = True, error
+            if self._waiter is not None:
+                self._waiter.set()
+
+    def wait(self) -> list[Any]:
+        """Block until closed; the events, or the failure."""
+        with self._guard:
+            if not self._closed and self._waiter is None:
+                self._waiter = threading.Event()
+        if not self._closed and self._waiter is not None:
+            self._waiter.wait()
+        if self._error is not None:
+            raise self._error
+        return self.events
+
+
+class Projection:
+    """The copying part of one projection of ``codes`` (compact order) into ``target``."""
 
     def __init__(
         self,
@@ -37,22 +68,17 @@ class Projection:
         codes: Sequence[int],
         packing: Packing,
         target: Carrier,
-        result: Tensor,
-        publish: Callable[[], Tensor],
     ) -> None:
         self.core, self.request, self.packing = core, request, packing
-        self.publish = publish
-        self.target, self.result = target, result
+        self.target = target
         self.position = {code: k for k, code in enumerate(codes)}
-        self.queued: Completion[tuple[Tensor, list[Any]]] = Completion()
-        self._events: list[Any] = []
+        self.queue = Queue()
         self._left = len(codes)
         self.prepared = core.mover.prepare()
 
     def run(self, codes: Sequence[int], promote: Sequence[int]) -> None:
         """Submit everything; later pieces follow as tiles arrive."""
         extra = tuple(c for c in promote if c not in self.position)
-        self.request.completion.add_callback(self._give_up_queue)
         acquire(self.core, self.request, (*codes, *extra), set(promote), self.use)
         if self._left:
             self.core.mover.seal(self.prepared)
@@ -72,20 +98,20 @@ class Projection:
     def _compute(self, job: Callable[[torch.Tensor], None], count: int) -> None:
         self.request.begin()
         try:
-            done, event = self.core.mover.gather(lambda: job(flat_bits(self.target)), self.prepared)
+            event = self.core.mover.gather(
+                lambda: job(flat_bits(self.target)), self.prepared, self.request.end
+            )
         except BaseException as error:
             self._refused(error)
             return
         self.request.submitted = True
         self._enqueued(count, event)
-        self.request.ending(done)
 
     def _refused(self, error: BaseException) -> None:
         if self.request.submitted:
             self.request.end(error)
             return
-        with self.request._guard:
-            self.request._left -= 1
+        self.request.unbegin()
         raise error
 
     def _clear(self, out: torch.Tensor, places: Sequence[int]) -> None:
@@ -153,17 +179,11 @@ class Projection:
 
         self.request.guarded(more)
 
-    # --- the queue ---------------------------------------------------------------------------------------
-
     def _enqueued(self, count: int, event: Any) -> None:
         with self.request._guard:
             self._left -= count
             if event is not None:
-                self._events.append(event)
+                self.queue.events.append(event)
             last = self._left == 0
-        if last and not self.queued.done:
-            self.queued.resolve((self.result, self._events))
-
-    def _give_up_queue(self) -> None:
-        if not self.queued.done and self.request.completion.error is not None:
-            self.queued.reject(self.request.completion.error)
+        if last:
+            self.queue.close(None)

@@ -85,6 +85,11 @@ class Request:
         with self._guard:
             self._left += 1
 
+    def unbegin(self) -> None:
+        """The part that was begun last never ran; others are still under way."""
+        with self._guard:
+            self._left -= 1
+
     def end(self, error: BaseException | None = None) -> None:
         """One part has ended; the first failure becomes the request's."""
         with self._guard:

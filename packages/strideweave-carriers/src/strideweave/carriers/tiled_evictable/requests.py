@@ -48,9 +48,13 @@ def check_readable(core: Core, codes: Iterable[int], verb: str) -> None:
     peek = core.table.peek
     for code in codes:
         if not peek(code).valid:
-            raise RuntimeError(
-                f"{verb}: tile {core.geometry.coordinate(code)} has no value yet; scatter or update it first"
-            )
+            _refuse_invalid(core, code, verb)
+
+
+def _refuse_invalid(core: Core, code: int, verb: str) -> None:
+    raise RuntimeError(
+        f"{verb}: tile {core.geometry.coordinate(code)} has no value yet; scatter or update it first"
+    )
 
 
 def ask_policy(
@@ -113,18 +117,23 @@ def enter(
     with core.lock:
         if core.released:
             raise RuntimeError(f"{verb}: this {core.name} was released meanwhile")
-        _check(core, codes, verb)
-        records = [core.table[c] for c in codes]
-        for record in (*(records if readable else ()), *(core.table[c] for c in promote)):
-            if not record.valid:
-                raise RuntimeError(
-                    f"{verb}: tile {core.geometry.coordinate(record.code)} has no value yet; scatter or update it first"
-                )
+        records, hits = [], 0
+        for code in codes:
+            record = core.table[code]
+            if record.claim is not None:
+                _check(core, (code,), verb)
+            if readable and not record.valid:
+                _refuse_invalid(core, code, verb)
+            hits += record.primary is not None
+            records.append(record)
+        for code in promote:
+            if not core.table[code].valid:
+                _refuse_invalid(core, code, verb)
         request.pin(records)
-        request.pin(core.table[c] for c in promote)
-        request.pin(r for r in _resident(core, retain))
+        if promote or retain:
+            request.pin(core.table[c] for c in promote)
+            request.pin(r for r in _resident(core, retain))
         core.admit(request)
-        hits = sum(r.primary is not None for r in records)
     core.stats.required(hits, len(codes) - hits, codes)
     if plan is not None:
         request.retained = frozenset(retain)

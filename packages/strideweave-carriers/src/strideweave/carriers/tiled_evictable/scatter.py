@@ -114,21 +114,22 @@ class Scatter:
             if onto:
                 sum_into(self.target, values, self.packing, [t for t in tiles if t[0] in onto])
 
+        def ended(error: BaseException | None) -> None:
+            if error is not None or then is None:
+                self.request.end(error)
+            else:
+                self.request.guarded(then)
+
         self.request.begin()
         try:
-            done, _ = self.target.mover.gather(job, self.prepared)
+            self.target.mover.gather(job, self.prepared, ended)
         except BaseException as error:
             if not self.request.submitted:
-                with self.request._guard:
-                    self.request._left -= 1
+                self.request.unbegin()
                 raise
             self.request.end(error)
             return
         self.request.submitted = True
-        if then is not None:
-            self.request.begin()
-            done.add_callback(lambda: self.request.guarded(lambda: then() if done.error is None else None))
-        self.request.ending(done)
 
     # --- spilling ----------------------------------------------------------------------------------------
 

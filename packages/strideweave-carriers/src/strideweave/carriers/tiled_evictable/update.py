@@ -74,9 +74,11 @@ def write_tiles(
             complete = len(found) == len(codes)
         if complete:
             request.begin()
-            done = core.mover.guarded_compute(lambda: write(found), prepared)
             request.submitted = True
-            request.ending(done)
+            try:
+                core.mover.gather(lambda: write(found), prepared, request.end)
+            except BaseException as error:
+                request.end(error)
 
     submit(request, lambda: acquire(core, request, codes, set(codes), use, blank=blank))
     return request.completion
