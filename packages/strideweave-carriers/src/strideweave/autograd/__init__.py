@@ -1,0 +1,1 @@
+"""Reverse-mode gradients: nodes, saved versions, accumulation by carrier class."""

@@ -1,0 +1,1 @@
+"""Moving values between carriers, blocking or asynchronously, by exact class pair."""

@@ -1,0 +1,1 @@
+"""Operations on tensors: shape rule, dtype rule, kernels and gradient of each."""
