@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from tilefoundry.ir.core.module import Module
@@ -10,6 +11,7 @@ from tilefoundry.ir.passes import Pipeline
 from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.target import CompilerOptions, Target
 from tilefoundry.verbs.backends import backend_for, choose_target
+from tilefoundry.verbs.printing import printing
 
 __all__ = ["as_module", "lower", "resolved_target"]
 
@@ -39,13 +41,21 @@ def resolved_target(module: Module, target: Target | str | None, default: str) -
     return backend_for(chosen).resolve(chosen)
 
 
-def lower(mod: Any, *, target: Target | str | None = None, options: CompilerOptions | None = None) -> Module:
+def lower(
+    mod: Any,
+    *,
+    target: Target | str | None = None,
+    options: CompilerOptions | None = None,
+    print_after: bool | str | Collection[str] = False,
+) -> Module:
     """The program as buffers, loops and launches for one target; nothing is compiled.
 
     Args:
         mod: a Module with an entry, or a Function.
         target: ``"cpu"``, ``"cuda"`` or a Target; by default the one that the module declares, else ``"cuda"``.
         options: compiler options.
+        print_after: True writes the text of the program after every pass to standard output; a name, or several,
+            does so after the passes called that.
 
     Returns:
         A Module of PrimFunctions that carries its target; ``build`` takes it.
@@ -54,12 +64,13 @@ def lower(mod: Any, *, target: Target | str | None = None, options: CompilerOpti
         TypeError: no program.
         LoweringError: something that the target refuses; the message names it and the way out.
         VerificationError: the program breaks an invariant of the IR.
+        ValueError: ``print_after`` names a pass that the target does not run.
     """
     module = as_module(mod)
     module.entry_function()
     resolved = resolved_target(module, target, "cuda")
     passes = backend_for(resolved).pipeline(resolved, options or CompilerOptions())
-    lowered = Pipeline(passes).run(module)
+    lowered = Pipeline(passes).run(module, printing(passes, print_after))
     return Module(
         lowered.name,
         lowered.functions,

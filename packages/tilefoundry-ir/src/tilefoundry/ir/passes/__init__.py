@@ -4,6 +4,7 @@ A back end writes its own passes with the pieces here: ``Copier`` and ``Names`` 
 ``map_functions`` and ``with_body`` rebuild modules, ``solve`` finds a DimVar from an extent.
 """
 
+from tilefoundry.ir.passes.bind_shapes import BindShapes
 from tilefoundry.ir.passes.canonicalise import Canonicalise
 from tilefoundry.ir.passes.copying import Copier, Names, substitute_type, substitute_value
 from tilefoundry.ir.passes.dead_code import RemoveDeadCode
@@ -16,6 +17,7 @@ from tilefoundry.ir.passes.verify import verify_module
 
 __all__ = [
     "PARAM_PATHS",
+    "BindShapes",
     "Canonicalise",
     "Copier",
     "InlineCalls",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -31,8 +32,12 @@ class Pipeline:
 
     passes: tuple[Pass, ...]
 
-    def run(self, module: Module) -> Module:
+    def run(self, module: Module, after: Callable[[Pass, Module], None] | None = None) -> Module:
         """``module`` after every pass.
+
+        Args:
+            module: what the first pass takes.
+            after: called with each pass and the verified module that it gave.
 
         Raises:
             VerificationError: the given module is invalid, or a pass left it so; the message names the pass.
@@ -44,4 +49,6 @@ class Pipeline:
                 verify_module(module)
             except VerificationError as error:
                 raise VerificationError(f"after {type(one).__name__}: {error}") from error
+            if after is not None:
+                after(one, module)
         return module

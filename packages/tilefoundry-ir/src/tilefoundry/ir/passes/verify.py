@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, Constant, For, MeshScope, Stmt, Var
+from tilefoundry.ir.core.expr import (
+    Atom,
+    Bind,
+    Block,
+    Call,
+    Constant,
+    For,
+    FunctionCall,
+    MeshScope,
+    Stmt,
+    Var,
+)
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import TypeRuleError, VerificationError
 from tilefoundry.ir.hir.function import Function
@@ -85,7 +96,9 @@ class _Scope:
         for arg in value.args:
             self._use(arg, name)
         if isinstance(value, Call):
+            self._check_attrs(name, value)
             try:
+                value.op.check_arity(len(value.args))
                 inferred = value.op.infer(tuple(arg.type for arg in value.args), dict(value.attrs))
             except TypeRuleError as error:
                 raise VerificationError(f"{self._owner}: {name}: {error}") from error
@@ -93,9 +106,26 @@ class _Scope:
                 self._fail(
                     f"{name} = tf.{value.op.name} is recorded as {value.type}, its rule gives {inferred}"
                 )
+        else:
+            self._check_count(name, value)
         if not value.type.same_value_type(bind.target.type):
             self._fail(f"{name} has the type {bind.target.type}, its value has {value.type}")
         self._define(bind.target)
+
+    def _check_attrs(self, name: str, call: Call) -> None:
+        given, wanted = {key for key, _ in call.attrs}, {attr.name for attr in call.op.attrs}
+        # Ops that normalise may fold attributes into one another.
+        missing = set() if call.op.normalize else wanted - given
+        if missing or not given <= wanted:
+            self._fail(
+                f"{name} = tf.{call.op.name} carries the attributes {', '.join(sorted(given)) or 'none'}, "
+                f"its schema has {', '.join(sorted(wanted)) or 'none'}"
+            )
+
+    def _check_count(self, name: str, call: FunctionCall) -> None:
+        params = call.callee.activations if call.enters_child else call.callee.params
+        if len(call.args) != len(params):
+            self._fail(f"{name} calls {'.'.join(call.path)} with {len(call.args)} of {len(params)} arguments")
 
     def _loop(self, loop: For) -> None:
         for carry in loop.carries:

@@ -1,0 +1,35 @@
+"""Show a program between the passes that lower it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from tilefoundry.inspection import as_script
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.passes import Pass
+
+__all__ = ["printing"]
+
+
+def printing(
+    passes: Sequence[Pass], wanted: bool | str | Collection[str]
+) -> Callable[[Pass, Module], None] | None:
+    """What writes the program's text to standard output after the ``wanted`` passes; None for none of them.
+
+    Raises ValueError for a name that none of ``passes`` has.
+    """
+    if wanted is False:
+        return None
+    names = list(dict.fromkeys(type(one).__name__ for one in passes))
+    chosen = set(names) if wanted is True else {wanted} if isinstance(wanted, str) else set(wanted)
+    unknown = sorted(chosen - set(names))
+    if unknown:
+        raise ValueError(
+            f"print_after: no pass is called {', '.join(unknown)}; this target runs {', '.join(names)}"
+        )
+
+    def show(one: Pass, module: Module) -> None:
+        if type(one).__name__ in chosen:
+            print(f"# after {type(one).__name__}\n{as_script(module)}")
+
+    return show
