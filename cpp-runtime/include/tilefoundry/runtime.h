@@ -9,7 +9,13 @@
 #if defined(TILEFOUNDRY_TARGET_CUDA) && defined(TILEFOUNDRY_TARGET_CPU)
 #error "tilefoundry/runtime.h: both TILEFOUNDRY_TARGET_CUDA and TILEFOUNDRY_TARGET_CPU are defined; define exactly one"
 #elif defined(TILEFOUNDRY_TARGET_CUDA)
+#if defined(TILEFOUNDRY_HOST_ENTRY)
+// The host's part of a CUDA library: element types by name, and the driver; no CUDA or CuTe type.
+#include <tilefoundry/runtime/cpu/dtype.h>
+#include <tilefoundry/runtime/host/cuda_program.h>
+#else
 #include <tilefoundry/runtime/cuda/runtime.cuh>
+#endif
 #elif defined(TILEFOUNDRY_TARGET_CPU)
 #include <tilefoundry/runtime/cpu/runtime.h>
 #else

@@ -8,11 +8,13 @@
 ///   MMA          mma.sync and wgmma fragments                  TMA     mbarriers, bulk and tensor-map loads, pipeline
 ///   MATMUL       matmul                                        CUTE    all of cute/tensor.hpp, for cute::copy and tiled
 ///                                                                      MMAs (about a second of compile time)
+///   VIEWS    whole-tensor ops over strided views                   GROUPED grouped_matmul
 #pragma once
 
 #if !defined(TILEFOUNDRY_USE_ELEMENTWISE) && !defined(TILEFOUNDRY_USE_REDUCE) && !defined(TILEFOUNDRY_USE_SYNC) && \
     !defined(TILEFOUNDRY_USE_ASYNC) && !defined(TILEFOUNDRY_USE_MMA) && !defined(TILEFOUNDRY_USE_TMA) &&           \
-    !defined(TILEFOUNDRY_USE_MATMUL) && !defined(TILEFOUNDRY_USE_CUTE) && !defined(TILEFOUNDRY_USE_SHARDS)
+    !defined(TILEFOUNDRY_USE_MATMUL) && !defined(TILEFOUNDRY_USE_CUTE) && !defined(TILEFOUNDRY_USE_SHARDS) && \
+    !defined(TILEFOUNDRY_USE_VIEWS) && !defined(TILEFOUNDRY_USE_GROUPED)
 #define TILEFOUNDRY_USE_ELEMENTWISE
 #define TILEFOUNDRY_USE_REDUCE
 #define TILEFOUNDRY_USE_SYNC
@@ -21,4 +23,6 @@
 #define TILEFOUNDRY_USE_TMA
 #define TILEFOUNDRY_USE_MATMUL
 #define TILEFOUNDRY_USE_CUTE
+#define TILEFOUNDRY_USE_VIEWS
+#define TILEFOUNDRY_USE_GROUPED
 #endif

@@ -11,12 +11,14 @@
 
 #include <tilefoundry/runtime/cuda/copy.cuh>
 #include <tilefoundry/runtime/cuda/dtype.cuh>
+#include <tilefoundry/runtime/cuda/fault.cuh>
 #include <tilefoundry/runtime/cuda/local.cuh>
 #include <tilefoundry/runtime/cuda/mesh.cuh>
 #include <tilefoundry/runtime/cuda/shard_attrs.cuh>
 #include <tilefoundry/runtime/cuda/shard_layout.cuh>
 #include <tilefoundry/runtime/cuda/shard_tensor.cuh>
 #include <tilefoundry/runtime/cuda/topology.cuh>
+#include <tilefoundry/runtime/cuda/vector.cuh>
 
 #ifdef TILEFOUNDRY_USE_ELEMENTWISE
 #include <tilefoundry/runtime/cuda/ops/binary.cuh>
@@ -41,4 +43,14 @@
 #endif
 #ifdef TILEFOUNDRY_USE_MATMUL
 #include <tilefoundry/runtime/cuda/ops/matmul.cuh>
+#endif
+#ifdef TILEFOUNDRY_USE_VIEWS
+#include <tilefoundry/runtime/cuda/ops/conv2d.cuh>
+#include <tilefoundry/runtime/cuda/ops/index_update.cuh>
+#include <tilefoundry/runtime/cuda/ops/rope.cuh>
+#include <tilefoundry/runtime/cuda/ops/selection.cuh>
+#include <tilefoundry/runtime/cuda/ops/view_copy.cuh>
+#endif
+#ifdef TILEFOUNDRY_USE_GROUPED
+#include <tilefoundry/runtime/cuda/ops/grouped_matmul.cuh>
 #endif

@@ -47,7 +47,7 @@ __device__ auto operand_of(View const& view, int batch) {
   static_assert(View::rank == 2 || View::rank == 3, "ops::matmul: operands have two modes, or three with a batch first");
   auto const data = core::raw(view) + [&]() -> long long {
     if constexpr (skip == 1) {
-      return static_cast<long long>(batch) * cute::stride<0>(view.layout());
+      return static_cast<long long>(cute::layout<0>(view.layout())(batch));
     } else {
       return 0;
     }
@@ -64,7 +64,7 @@ __device__ auto operand_of(View const& view, int batch) {
 template <class View>
 __device__ auto result_of(View const& view, int batch) {
   if constexpr (View::rank == 3) {
-    return cute::make_tensor(view.data() + static_cast<long long>(batch) * cute::stride<0>(view.layout()),
+    return cute::make_tensor(view.data() + static_cast<long long>(cute::layout<0>(view.layout())(batch)),
                              cute::take<1, 3>(view.layout()));
   } else {
     return view;

@@ -8,7 +8,7 @@ operands are read through the map of the value that reads them; the choice only 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 
 from tilefoundry.ir.core.expr import Atom, Bind, Call, Constant, Var
@@ -86,7 +86,7 @@ class Nest:
 
         A contraction comes first, whatever precedes it in the program.
         """
-        given = list(binds)
+        given = _sunk(list(binds))
         ordered = [b for b in given if _is_matmul(b)] + [b for b in given if not _is_matmul(b)]
         nest: Nest | None = Nest()
         for bind in ordered:
@@ -126,7 +126,7 @@ class Nest:
 
     def _seed_matmul(self, bind: Bind) -> Nest | None:
         shape = _shape(bind.target)
-        axis_map = tuple(range(len(shape)))
+        axis_map = tuple(None if dim == 1 else axis for axis, dim in enumerate(shape))
         return self._with(bind, axis_map, extents=shape, matmul=bind.target.name)
 
     def _add_read(self, bind: Bind) -> Nest | None:
@@ -185,6 +185,10 @@ class Nest:
 
     def _add_elementwise(self, bind: Bind, grow: bool) -> Nest | None:
         shape = _shape(bind.target)
+        if self.binds and is_outside_cast(bind, self.table):
+            chosen = self._choose((None,) * len(shape), shape)
+            if chosen is not None:
+                return replace(self, binds=(*self.binds, bind), maps=(*self.maps, (bind.target.name, chosen)))
         axis_map: list[int | None] = [None] * len(shape)
         for arg in bind.value.args:
             if (
@@ -239,6 +243,30 @@ def operand_map(result: AxisMap, operand: Atom) -> AxisMap:
     shape = _shape(operand)
     tail = result[len(result) - len(shape) :]
     return tuple(None if dim == 1 else axis for axis, dim in zip(tail, shape, strict=True))
+
+
+def is_outside_cast(bind: Bind, inside: Container[str]) -> bool:
+    """A cast of a value from outside: where all that read it are in the nest, it may be repeated along axes that it
+    does not have."""
+    call = bind.value
+    if not isinstance(call, Call) or call.op.name != "cast":
+        return False
+    source = call.args[0]
+    return isinstance(source, Var) and source.name not in inside
+
+
+def _sunk(binds: list[Bind]) -> list[Bind]:
+    """``binds`` with casts of outside values right before what first reads them."""
+    names = {bind.target.name for bind in binds}
+    waiting: dict[str, Bind] = {}
+    out: list[Bind] = []
+    for bind in binds:
+        if is_outside_cast(bind, names):
+            waiting[bind.target.name] = bind
+            continue
+        out.extend(waiting.pop(arg.name) for arg in bind.value.args if isinstance(arg, Var) and arg.name in waiting)
+        out.append(bind)
+    return [*out, *waiting.values()]
 
 
 def _is_matmul(bind: Bind) -> bool:

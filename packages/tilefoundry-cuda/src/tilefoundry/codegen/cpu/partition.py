@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tilefoundry.codegen.cpu.nest import MEMORY_OPS, Nest, is_nest_op
+from tilefoundry.codegen.cpu.nest import MEMORY_OPS, Nest, is_nest_op, is_outside_cast
 from tilefoundry.ir.core.expr import Bind, Block, Call, Var
 from tilefoundry.ir.tir import SCALAR_OPS
 
@@ -128,6 +128,8 @@ class _Partition:
         nest = Nest.of(binds, grow=grows)
         if nest is None or not self.accepts(nest) or self._makes_cycle(groups, bind) or _reads_inside(binds):
             return False
+        if not self._repeats_are_private(nest):
+            return False
         host.binds, host.nest, host.grows = binds, nest, grows
         self.groups = [group for group in self.groups if group not in others]
         for one in binds:
@@ -144,6 +146,19 @@ class _Partition:
         inside = [b.target.name for b in binds[:-1]]
         cost = sum(SCALAR_OPS[b.value.op.name].cost for b in binds if _is_scalar_op(b))  # type: ignore[union-attr]  # a Call
         return cost <= _CHEAP and all(names.count(name) == self.uses.get(name, 0) for name in inside)
+
+    def _repeats_are_private(self, nest: Nest) -> bool:
+        """A cast that runs over some of the kept axes only is computed many times, so nobody else may want it."""
+        needed = {axis for axis in nest.kept if nest.extents[axis] != 1}
+        names = [arg.name for b in nest.binds for arg in b.value.args if isinstance(arg, Var)]
+        return all(
+            set(axes) >= needed or names.count(name) == self.uses.get(name, 0)
+            for name, axes in nest.maps
+            if is_outside_cast(self._bind_of(nest, name), nest.table)
+        )
+
+    def _bind_of(self, nest: Nest, name: str) -> Bind:
+        return next(bind for bind in nest.binds if bind.target.name == name)
 
     def _makes_cycle(self, groups: list[Group], bind: Bind) -> bool:
         """Whether some other group lies between the merged ones: it reads one and is read by another or by ``bind``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tilefoundry.codegen.cpu.emit.source import emit_kernel
@@ -14,14 +15,20 @@ __all__ = ["ShareKernels"]
 
 _DECLARED = re.compile(
     r"(?:index_t|bool|f32|f64|f16|bf16|fp8e4m3|fp8e5m2|f8e8m0|f4e2m1|i8|i16|i32|i64|u8|int|IndexFault|Scratch<\w+>)"
-    r"\*?(?: const)? (\w+)"
+    r"\*?(?: __restrict__)?(?: const)? (\w+)"
 )
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
 class ShareKernels:
-    """Of kernels that are equal but for the names in them, the first stays and all launches go to it."""
+    """Of kernels that are equal but for the names in them, the first stays and all launches go to it.
+
+    Attributes:
+        emit: writes a kernel's source.
+    """
+
+    emit: Callable[[PrimFunction, Writer], None] = emit_kernel
 
     def run(self, module: Module) -> Module:
         """``module`` with one kernel per distinct body."""
@@ -34,7 +41,7 @@ class ShareKernels:
             if function is entry:
                 continue
             assert isinstance(function, PrimFunction)
-            known = first.setdefault(_shape_of(function), function.name)
+            known = first.setdefault(_shape_of(function, self.emit), function.name)
             stands_for[function.name] = known
             if known == function.name:
                 kept.append(function)
@@ -44,12 +51,12 @@ class ShareKernels:
         )
 
 
-def _shape_of(function: PrimFunction) -> str:
+def _shape_of(function: PrimFunction, emit: Callable[[PrimFunction, Writer], None]) -> str:
     """The kernel's source without comments, its names numbered in order of appearance."""
     body = tuple(stmt for stmt in function.body if not isinstance(stmt, Comment))
     out = Writer()
-    emit_kernel(replace(function, body=body), out)
-    own = _own_names(function)
+    emit(replace(function, body=body), out)
+    own = _own_names(function, emit)
     numbers: dict[str, str] = {}
 
     def renamed(match: re.Match[str]) -> str:
@@ -60,10 +67,10 @@ def _shape_of(function: PrimFunction) -> str:
     return re.sub(r"\s+", " ", _WORD.sub(renamed, out.text()))
 
 
-def _own_names(function: PrimFunction) -> set[str]:
+def _own_names(function: PrimFunction, emit: Callable[[PrimFunction, Writer], None]) -> set[str]:
     """Words of the source that the program chose, not the emitter."""
     out = Writer()
-    emit_kernel(function, out)
+    emit(function, out)
     text = out.text()
     declared = _DECLARED.findall(text)
     kernel = text.split("(", 1)[0].split()[-1]

@@ -1,25 +1,36 @@
 """Statements of CUDA kernels beside those of TIR: pieces of a row per thread, and joining over a block.
 
-Names that generated code fixes: ``V`` is the number of elements that move together, a template parameter of the
-kernel's body; ``piece`` counts the packs of a thread.
+Names that generated code fixes: ``V_`` is the number of elements that move together, a template parameter of the
+kernel's body; ``piece_`` counts the packs of a thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
-from tilefoundry.ir.tir import BufferView, TirStmt
+from tilefoundry.ir.tir import BufferView, Store, TirStmt
+from tilefoundry.ir.tir.stmt import walk_tir
 from tilefoundry.ir.types import Dim, DimVar
 
-__all__ = ["PIECE", "WIDTH", "Combine", "Pack", "Packs", "RegisterArray", "TileMatmul", "ViewOp", "WidePath"]
+__all__ = [
+    "PIECE",
+    "WIDTH",
+    "Combine",
+    "Pack",
+    "Packs",
+    "RegisterArray",
+    "TileMatmul",
+    "WidePath",
+    "inner_statements",
+]
 
-WIDTH = DimVar("V", 1, 17)
+WIDTH = DimVar("pack_width_", 1, 17)
 """Elements of one pack."""
 
-PIECE = DimVar("piece", 0, 2**20)
+PIECE = DimVar("pack_piece_", 0, 2**20)
 """Number of a thread's pack."""
 
 
@@ -144,10 +155,11 @@ class TileMatmul:
     threads: int = 256
 
 
-@dataclass(frozen=True, slots=True)
-class ViewOp:
-    """A whole-tensor op of the runtime that all threads of all blocks share: ``ops::<name>(views..., attrs...)``."""
-
-    name: str
-    args: tuple[Expr, ...]
-    attrs: Mapping[str, object]
+def inner_statements(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
+    """Every statement, outer before inner, those of CUDA kernels opened too; a pack's stores count as stores."""
+    for stmt in walk_tir(stmts):
+        yield stmt
+        if isinstance(stmt, Packs):
+            yield from (Store(pack.buffer, pack.index, pack.name) for pack in stmt.stores)
+        if isinstance(stmt, (Packs, WidePath, TileMatmul)):
+            yield from inner_statements(stmt.body)

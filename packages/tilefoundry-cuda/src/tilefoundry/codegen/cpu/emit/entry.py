@@ -41,11 +41,13 @@ class EntryEmitter:
         out: where to.
         entry: the host function; outputs are its trailing parameters.
         labels: how callers name the parameters, in order.
+        device: where tensors must lie, as DLPack names it.
     """
 
     out: Writer
     entry: PrimFunction
     labels: tuple[str, ...]
+    device: str = "kDLCPU"
 
     def write(self) -> None:
         """Tables, the checked function, and its export under the entry's name."""
@@ -85,7 +87,7 @@ class EntryEmitter:
         table = "variables_" if variables else "nullptr"
         self.out.line(
             f"constexpr host::Declaration declaration_ = {{{name}, params_, {count}, {outputs}, {table}, "
-            f"{variables}, nullptr, 0, kDLCPU}};"
+            f"{variables}, nullptr, 0, {self.device}}};"
         )
 
     def _variable_table(self) -> None:
@@ -140,7 +142,7 @@ class EntryEmitter:
                     )
 
     def _body(self, stmts: tuple[TirStmt, ...]) -> None:
-        emitter = StatementEmitter(self.out, {})
+        emitter = self._statements()
         for stmt in stmts:
             if isinstance(stmt, Slab):
                 self._slab(stmt)
@@ -148,6 +150,12 @@ class EntryEmitter:
                 self._dispatch(stmt)
             else:
                 emitter.stmts((stmt,))
+
+    def _statements(self) -> StatementEmitter:
+        return StatementEmitter(self.out, {})
+
+    def _device(self) -> str:
+        return f"DLDevice{{{self.device}, 0}}"
 
     def _slab(self, slab: Slab) -> None:
         offset = "0"
@@ -157,7 +165,7 @@ class EntryEmitter:
             for other in sizes[1:]:
                 size = f"host::larger({size}, {dim_text(other, {})})"
             offset = f"slot{i}_ + host::padded({size})"
-        self.out.line(f"const host::Slab slab_({offset}, DLDevice{{kDLCPU, 0}});")
+        self.out.line(f"const host::Slab slab_({offset}, {self._device()});")
         for buffer, slot in slab.buffers:
             kind = dtype_name(_dtype(buffer))
             self.out.line(f"{kind}* const {mangle(buffer.name)} = slab_.at<{kind}>(slot{slot}_);")

@@ -48,7 +48,7 @@ class PackTable:
     def fresh(self, view: View) -> Var:
         """Registers for one more pack."""
         self.count += 1
-        return Var(TensorType((), view.dtype), f"pack{self.count - 1}")
+        return Var(TensorType((), view.dtype), f"pack.{self.count - 1}")
 
     def note(self, view: View, axes: AxisMap, extra: Dim = 0) -> None:
         """Remember what must be aligned for packs of ``view``."""

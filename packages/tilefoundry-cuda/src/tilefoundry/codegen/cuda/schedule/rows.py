@@ -134,8 +134,7 @@ class _Passes:
         """The statements under the check that packs may be wide."""
         packs = tuple((buffer, offset) for (_, offset), buffer in self.table.checks.items())
         multiples = dict(self.table.multiples)
-        for bound in self.bounds:
-            multiples.setdefault(bound)
+        multiples.setdefault(self.bounds[1])
         dynamic = [dim for dim in multiples if not (isinstance(dim, int) and dim % self.geometry.width == 0)]
         fixed = [dim for dim in dynamic if isinstance(dim, int)]
         width = 1 if fixed or not packs else self.geometry.width

@@ -1,0 +1,96 @@
+/// \file selection.cuh
+/// `ops::argmax` and `ops::topk` along the last mode, a warp per row. NaN counts as the greatest; equals go to the
+/// lower index.
+#pragma once
+
+#include <tilefoundry/runtime/cuda/view.cuh>
+
+namespace tilefoundry {
+namespace ops {
+namespace detail {
+
+/// Whether a comes strictly before b in descending order.
+template <class T>
+__device__ bool above(T a, T b) {
+  return a > b || (a != a && b == b);
+}
+
+template <class T>
+struct Candidate {
+  T value;
+  index_t at;  ///< -1: none
+};
+
+/// Whether x comes before y: the greater (or lesser) value, then the lower index; any before none.
+template <class T>
+__device__ bool precedes(Candidate<T> const& x, Candidate<T> const& y, bool largest) {
+  if (x.at < 0 || y.at < 0) return y.at < 0 && x.at >= 0;
+  if (above(x.value, y.value)) return largest;
+  if (above(y.value, x.value)) return !largest;
+  return x.at < y.at;
+}
+
+/// The first element of a row behind `last` (none: behind nothing); valid in all lanes.
+template <class S, class T = compute_t<stdx::remove_const_t<S>>>
+__device__ Candidate<T> next_of(S* row, index_t n, index_t step, int lane, Candidate<T> last, bool largest) {
+  Candidate<T> best{T(0), -1};
+  for (index_t i = lane; i < n; i += 32) {
+    const Candidate<T> own{widen(stdx::remove_const_t<S>(row[i * step])), i};
+    if ((last.at < 0 || precedes(last, own, largest)) && precedes(own, best, largest)) best = own;
+  }
+  CUTE_UNROLL
+  for (int offset = 16; offset > 0; offset /= 2) {
+    Candidate<T> other;
+    if constexpr (sizeof(T) >= 4) {
+      other.value = __shfl_xor_sync(0xffffffffu, best.value, offset);
+    } else {
+      other.value = static_cast<T>(__shfl_xor_sync(0xffffffffu, static_cast<int>(best.value), offset));
+    }
+    other.at = __shfl_xor_sync(0xffffffffu, static_cast<long long>(best.at), offset);
+    if (precedes(other, best, largest)) best = other;
+  }
+  return best;
+}
+
+}  // namespace detail
+
+/// dst[row] = index of the greatest element of src[row, :]; dst has one mode less.
+template <class S, int R>
+__device__ void argmax(View<S, R> const& src, View<i64, R - 1> const& dst) {
+  static_assert(R >= 1, "ops::argmax: needs a mode to run along");
+  using T = compute_t<stdx::remove_const_t<S>>;
+  const index_t n = src.shape[R - 1];
+  View<S, R> first = src;
+  first.shape[R - 1] = 1;
+  ::tilefoundry::detail::share_warps(dst.size(), [&](index_t row, int lane) {
+    const auto best = detail::next_of(src.data + first.offset(row), n, src.stride[R - 1], lane,
+                                      detail::Candidate<T>{T(0), -1}, true);
+    if (lane == 0) dst.data[dst.offset(row)] = best.at;
+  });
+}
+
+/// values[row, :] and indices[row, :] = the k greatest (or least) elements of src[row, :], best first.
+template <class S, class V, int R>
+__device__ void topk(View<S, R> const& src, View<V, R> const& values, View<i64, R> const& indices, bool largest) {
+  using T = compute_t<stdx::remove_const_t<S>>;
+  const index_t n = src.shape[R - 1], k = values.shape[R - 1];
+  View<S, R> from = src;
+  View<V, R> to = values;
+  View<i64, R> at = indices;
+  from.shape[R - 1] = to.shape[R - 1] = at.shape[R - 1] = 1;
+  ::tilefoundry::detail::share_warps(from.size(), [&](index_t row, int lane) {
+    S* const own = src.data + from.offset(row);
+    const index_t v = to.offset(row), i = at.offset(row);
+    detail::Candidate<T> last{T(0), -1};
+    for (index_t j = 0; j < k; ++j) {
+      last = detail::next_of(own, n, src.stride[R - 1], lane, last, largest);
+      if (lane == 0) {
+        values.data[v + j * values.stride[R - 1]] = own[last.at * src.stride[R - 1]];
+        indices.data[i + j * indices.stride[R - 1]] = last.at;
+      }
+    }
+  });
+}
+
+}  // namespace ops
+}  // namespace tilefoundry

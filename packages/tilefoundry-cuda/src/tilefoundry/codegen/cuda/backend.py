@@ -1,0 +1,74 @@
+"""The CUDA back end as the verbs see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilefoundry.codegen.cpu.backend import entry_abi
+from tilefoundry.codegen.cpu.bufferise import Bufferise
+from tilefoundry.codegen.cpu.decompose import DecomposeRows
+from tilefoundry.codegen.cpu.erase import ErasePlacement
+from tilefoundry.codegen.cpu.place import Place
+from tilefoundry.codegen.cpu.share import ShareKernels
+from tilefoundry.codegen.cuda.emit import CudaSource, emit_module
+from tilefoundry.codegen.cuda.launches import PlanLaunches
+from tilefoundry.codegen.cuda.link import link_cuda
+from tilefoundry.codegen.cuda.schedule import accepts, schedule
+from tilefoundry.codegen.cuda.source import emit_kernel
+from tilefoundry.codegen.cuda.supported import CheckSupported, host_answers
+from tilefoundry.codegen.linkable import LinkableModule
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.passes import Canonicalise, InlineCalls, Pass, RemoveDeadCode, UnrollLoops
+from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.runtime.compiled import CompiledModule
+from tilefoundry.runtime.linking import LinkedModule, load_linked_module
+from tilefoundry.target import CompilerOptions, CudaTarget, Target
+
+__all__ = ["CudaBackend"]
+
+
+@dataclass(frozen=True, slots=True)
+class CudaLinkable(LinkableModule):
+    """A LinkableModule whose host and device texts are at hand one by one."""
+
+    parts: CudaSource = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CudaBackend:
+    """CuTe-based CUDA C++ through NVRTC, embedded in a host library of g++. Stateless."""
+
+    def resolve(self, target: Target) -> CudaTarget:
+        """``target`` itself: a CudaTarget names its architecture."""
+        assert isinstance(target, CudaTarget)
+        return target
+
+    def pipeline(self, target: Target, options: CompilerOptions) -> tuple[Pass, ...]:
+        """The passes, in order."""
+        return (
+            InlineCalls(),
+            UnrollLoops(),
+            ErasePlacement(),
+            DecomposeRows(),
+            Canonicalise(),
+            RemoveDeadCode(),
+            CheckSupported(),
+            Place(host_answers, accepts),
+            Bufferise(schedule),
+            PlanLaunches(),
+            ShareKernels(emit_kernel),
+        )
+
+    def emit(self, module: Module, target: Target, options: CompilerOptions) -> CudaLinkable:
+        """The texts of a lowered module."""
+        functions = tuple(f for f in module.functions if isinstance(f, PrimFunction))
+        parts = emit_module(module)
+        return CudaLinkable(target, "cuda", parts.text(), functions, entry_abi(module), parts=parts)
+
+    def link(self, linkable: CudaLinkable, options: CompilerOptions) -> LinkedModule:
+        """The native library."""
+        return link_cuda(linkable, linkable.parts, options)
+
+    def load(self, linked: LinkedModule) -> CompiledModule:
+        """The library behind the calling convention."""
+        return load_linked_module(linked)

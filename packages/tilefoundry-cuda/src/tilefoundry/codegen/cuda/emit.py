@@ -1,0 +1,117 @@
+"""Source of a lowered module, and the launch geometry of its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tilefoundry.codegen.cuda.source import device_source, host_source
+from tilefoundry.codegen.cuda.source.host import KernelEntry
+from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.errors import LoweringError
+from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.tir.stmt import Evaluate, MeshScope, walk_tir
+from tilefoundry.ir.types import Dim, bounds
+from tilefoundry.ir.types.dim import product
+from tilefoundry.ir.types.shard import Mesh, Topology
+
+__all__ = ["CudaSource", "LaunchConfig", "emit_module"]
+
+MOST_THREADS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchConfig:
+    """Geometry of a launch: ``grid`` blocks (y and z are 1) of ``block`` threads.
+
+    Attributes:
+        grid: a dim over the host's extents; ``persistent`` is as many as are resident.
+        block: threads of a block.
+        cooperative: all blocks meet at a grid barrier, so they must be resident together.
+    """
+
+    grid: Dim
+    block: int
+    cooperative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CudaSource:
+    """Host text, one device text per image, and what the host knows of the kernels."""
+
+    host: str
+    devices: tuple[str, ...]
+    kernels: tuple[KernelEntry, ...]
+
+    def text(self) -> str:
+        """Everything, for a reader."""
+        parts = [f"// image {i}\n{text}" for i, text in enumerate(self.devices)]
+        return "\n".join([*parts, "// host\n" + self.host])
+
+
+def _derive_launch_config(function: PrimFunction) -> LaunchConfig:
+    """Grid and block of a kernel from its mesh scopes: the largest product of extents per level.
+
+    Raises:
+        LoweringError: no mesh, threads that only a call decides, or more threads than a block has.
+    """
+    scopes = [stmt.mesh for stmt in walk_tir(function.body) if isinstance(stmt, MeshScope)]
+    if not scopes:
+        raise LoweringError(f"{function.name}: no mesh says how many blocks and threads run it")
+    grid = _largest(_extents(mesh, "cta") for mesh in scopes)
+    block = _largest(_extents(mesh, "thread") for mesh in scopes)
+    if not isinstance(block, int):
+        raise LoweringError(f"{function.name}: the number of threads of a block must be static, got {block}")
+    if block > MOST_THREADS:
+        raise LoweringError(
+            f"{function.name}: a block of {block} threads; a GPU's block has at most {MOST_THREADS}"
+        )
+    barrier = any(
+        isinstance(stmt, Evaluate) and stmt.op == "sync" and dict(stmt.attrs).get("kind") == "grid"
+        for stmt in walk_tir(function.body)
+    )
+    return LaunchConfig(grid, block, barrier)
+
+
+def _extents(mesh: Mesh, level: str) -> Dim:
+    """How many instances of ``level`` the mesh spans; 1 where it has none."""
+    names = mesh.level_names
+    if level not in names:
+        return 1
+    declared = mesh.topologies[names.index(level)]
+    if isinstance(declared, Topology):
+        return declared.extent
+    if len(names) == 1:
+        return product(mesh.layout.shape)
+    raise LoweringError(
+        f"the mesh {mesh} names the level {level} without its extent; declare it: topologies=(Topology({level!r}, n),)"
+    )
+
+
+def _largest(extents: Iterable[Dim]) -> Dim:
+    best: Dim = 1
+    for extent in extents:
+        if isinstance(extent, int) and isinstance(best, int):
+            best = max(best, extent)
+        elif bounds(extent)[1] >= bounds(best)[1]:
+            best = extent
+    return best
+
+
+def emit_module(module: Module) -> CudaSource:
+    """The texts of a lowered module; kernels with equal blocks share an image."""
+    entry = module.entry_function()
+    assert isinstance(entry, PrimFunction)
+    kernels = [f for f in module.functions if isinstance(f, PrimFunction) and f is not entry]
+    configs = {kernel.name: _derive_launch_config(kernel) for kernel in kernels}
+    sizes = sorted({config.block for config in configs.values()})
+    entries = tuple(
+        KernelEntry(
+            k.name, sizes.index(configs[k.name].block), configs[k.name].block, configs[k.name].cooperative
+        )
+        for k in kernels
+    )
+    devices = tuple(
+        device_source([k for k in kernels if configs[k.name].block == size], size) for size in sizes
+    )
+    return CudaSource(host_source(module, entries, len(devices)), devices, entries)

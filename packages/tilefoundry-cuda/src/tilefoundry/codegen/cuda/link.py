@@ -1,0 +1,203 @@
+"""From CUDA and C++ source to a shared library, through the disk cache."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tilefoundry.codegen.cache import DiskCache, cache_directory
+from tilefoundry.codegen.cuda.emit import CudaSource
+from tilefoundry.codegen.cuda.toolchain import find_headers, find_nvcc, find_nvrtc
+from tilefoundry.codegen.headers import include_dirs
+from tilefoundry.codegen.linkable import LinkableModule
+from tilefoundry.codegen.toolchain import Compiler, FfiPaths, ToolchainError, find_cxx, find_ffi
+from tilefoundry.runtime.linking import LinkedModule
+from tilefoundry.target import CompilerOptions, CudaTarget
+
+__all__ = ["DeviceTool", "compile_images", "device_tool", "link_cuda"]
+
+_SHOWN = 40
+_OBJECT = "entry.o"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTool:
+    """What device code is compiled with: part of every cache key.
+
+    Attributes:
+        name: ``"nvrtc"`` or ``"nvcc"``.
+        version: of the compiler.
+        flags: its flags, headers left out.
+        includes: folders of headers.
+    """
+
+    name: str
+    version: str
+    flags: tuple[str, ...]
+    includes: tuple[str, ...]
+
+
+def link_cuda(linkable: LinkableModule, source: CudaSource, options: CompilerOptions) -> LinkedModule:
+    """The library of a CUDA module; compiled unless an equal one lies in the cache.
+
+    Raises:
+        ToolchainError: a missing or too old compiler, an architecture that it does not know, or its refusal.
+    """
+    target = linkable.target
+    assert isinstance(target, CudaTarget)
+    compiler, ffi, tool = find_cxx(), find_ffi(), device_tool(target.arch, options)
+    flags = _host_flags(compiler, options)
+    key = _key(source, tool, flags, compiler, ffi)
+
+    def build(folder: Path) -> None:
+        _build(source, folder, tool, flags, compiler, ffi, keep=options.keep_sources)
+
+    library = DiskCache(cache_directory()).get_or_build(key, build)
+    return LinkedModule(str(library), linkable.source, linkable.entry, "cuda", target.arch)
+
+
+def device_tool(arch: str, options: CompilerOptions) -> DeviceTool:
+    """The compiler of device code for ``arch``.
+
+    Raises:
+        ToolchainError: it is missing, too old, or cannot target ``arch``.
+    """
+    debug = ("-lineinfo",) if options.line_info else ()
+    common = ("-std=c++17", "--diag-suppress=177", *debug, "-DTILEFOUNDRY_TARGET_CUDA")
+    if options.device_compiler == "nvcc":
+        nvcc = find_nvcc()
+        own = tuple(f"-I{path}" for path in include_dirs())
+        number = arch.removeprefix("sm_")
+        gencode = f"-gencode=arch=compute_{number},code=sm_{number}"
+        flags = (f"-O{options.opt_level}", "--expt-relaxed-constexpr", gencode, *common, *options.extra_flags)
+        return DeviceTool("nvcc", ".".join(map(str, nvcc.version)), flags, own)
+    nvrtc = find_nvrtc()
+    number = int("".join(c for c in arch if c.isdigit()))
+    if number not in nvrtc.architectures:
+        known = ", ".join(f"sm_{n}" for n in nvrtc.architectures)
+        raise ToolchainError(
+            f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]} ({nvrtc.origin}) cannot target {arch}; it knows {known}: "
+            "install a newer NVRTC, or compile for one of these"
+        )
+    headers = find_headers(nvrtc.version[0])
+    includes = tuple(f"-I{path}" for path in (*include_dirs(), *headers.folders))
+    flags = ("-default-device", f"-arch={arch}", *common, *options.extra_flags)
+    return DeviceTool("nvrtc", f"{nvrtc.version} {nvrtc.path} {headers.version}", flags, includes)
+
+
+def compile_images(source: CudaSource, folder: Path, tool: DeviceTool) -> None:
+    """Write ``image<i>.cubin`` for every device text; several at a time."""
+
+    def one(number: int) -> None:
+        text, name = source.devices[number], f"image{number}.cu"
+        target = folder / f"image{number}.cubin"
+        if tool.name == "nvcc":
+            (folder / name).write_text(text)
+            find_nvcc().compile(folder / name, target, (*tool.flags, *tool.includes))
+        else:
+            target.write_bytes(find_nvrtc().compile(text, name, (*tool.flags, *tool.includes)))
+
+    with ThreadPoolExecutor(max(len(source.devices), 1)) as pool:
+        list(pool.map(one, range(len(source.devices))))
+
+
+def _host_flags(compiler: Compiler, options: CompilerOptions) -> tuple[str, ...]:
+    debug = ("-g1",) if options.line_info else ()
+    unique = () if compiler.is_clang else ("-fno-gnu-unique",)
+    return (
+        "-std=c++17",
+        "-O1",
+        "-fPIC",
+        "-fwrapv",
+        "-fvisibility=hidden",
+        *unique,
+        *debug,
+        "-DTILEFOUNDRY_TARGET_CUDA",
+        "-DTILEFOUNDRY_HOST_ENTRY",
+    )
+
+
+def _key(
+    source: CudaSource, tool: DeviceTool, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths
+) -> str:
+    parts = (
+        *source.devices,
+        source.host,
+        tool.name,
+        tool.version,
+        *tool.flags,
+        *flags,
+        compiler.path,
+        compiler.version,
+        ffi.version,
+        headers_digest(),
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _build(
+    source: CudaSource,
+    folder: Path,
+    tool: DeviceTool,
+    flags: tuple[str, ...],
+    compiler: Compiler,
+    ffi: FfiPaths,
+    *,
+    keep: bool,
+) -> None:
+    """The host object and the images side by side, then one link that embeds the images."""
+    with ThreadPoolExecutor(1) as pool:
+        host = pool.submit(_compile_host, source, folder, flags, compiler, ffi)
+        compile_images(source, folder, tool)
+        host.result()
+    images = range(len(source.devices))
+    (folder / "images.s").write_text("".join(_embedding(i) for i in images) + _NO_EXECSTACK)
+    library = ["-o", "library.so", f"-L{ffi.library}", "-ltvm_ffi", "-ldl"]
+    _run([compiler.path, "-shared", "-fPIC", _OBJECT, "images.s", *library], folder)
+    for name in [_OBJECT, "images.s", *(f"image{i}.cubin" for i in images)]:
+        (folder / name).unlink()
+    if keep:
+        (folder / "source.txt").write_text(source.text())
+    else:
+        (folder / "entry.cc").unlink()
+
+
+def _embedding(i: int) -> str:
+    """Assembler text that holds image ``i``; the path is relative, so folders may have any name."""
+    symbol = f"tilefoundry_image_{i}"
+    return f'.section .rodata\n.balign 64\n.globl {symbol}\n.hidden {symbol}\n{symbol}:\n.incbin "image{i}.cubin"\n.byte 0\n'
+
+
+_NO_EXECSTACK = '.section .note.GNU-stack,"",%progbits\n'
+
+
+def _compile_host(
+    source: CudaSource, folder: Path, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths
+) -> None:
+    (folder / "entry.cc").write_text(source.host)
+    includes = [f"-I{path}" for path in (*include_dirs(cute=False), ffi.include)]
+    _run([compiler.path, *flags, *includes, "-c", "entry.cc", "-o", _OBJECT], folder)
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, cwd=folder)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        shown = "\n".join(lines[:_SHOWN]) + ("\n..." if len(lines) > _SHOWN else "")
+        raise ToolchainError(f"{command[0]} failed with code {done.returncode} on generated code:\n{shown}")
+
+
+@cache
+def headers_digest() -> str:
+    """Digest of the runtime headers that a CUDA library includes; CUTLASS is pinned."""
+    (root,) = include_dirs(cute=False)
+    base = root / "tilefoundry"
+    files = [base / "runtime.h", *base.rglob("runtime/cuda/**/*.cuh"), *base.glob("runtime/host/*.h")]
+    total = hashlib.sha256()
+    for file in sorted({*files, base / "runtime/cpu/dtype.h"}):
+        total.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    return total.hexdigest()

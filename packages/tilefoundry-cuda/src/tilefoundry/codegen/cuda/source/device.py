@@ -1,0 +1,76 @@
+"""The device text of a library: one image per number of threads in a block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilefoundry.codegen.cpu.emit.scalars import dtype_name
+from tilefoundry.codegen.cpu.emit.source import written_buffers
+from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
+from tilefoundry.codegen.cuda.statements import Combine, TileMatmul, inner_statements
+from tilefoundry.codegen.identifiers import mangle
+from tilefoundry.codegen.writer import Writer
+from tilefoundry.ir.core.expr import Var
+from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.tir.stmt import Evaluate
+from tilefoundry.ir.types import DType, TensorType
+
+__all__ = ["device_source", "emit_kernel", "symbol_of", "used_features"]
+
+
+def symbol_of(name: str) -> str:
+    """The symbol of a kernel."""
+    return mangle(f"kernel_{name}")
+
+
+def used_features(kernels: Sequence[PrimFunction]) -> tuple[str, ...]:
+    """Parts of the runtime that the kernels call."""
+    found = {"ELEMENTWISE"}
+    for kernel in kernels:
+        for stmt in inner_statements(kernel.body):
+            if isinstance(stmt, Combine):
+                found.add("REDUCE")
+            elif isinstance(stmt, TileMatmul):
+                found.add("MATMUL")
+            elif isinstance(stmt, Evaluate):
+                found |= {"GROUPED"} if stmt.op == "grouped_matmul" else {"VIEWS"}
+    return tuple(sorted(found))
+
+
+def device_source(kernels: Sequence[PrimFunction], threads: int) -> str:
+    """CUDA C++ of the kernels whose blocks have ``threads`` threads. It includes the umbrella header alone."""
+    out = Writer()
+    for feature in used_features(kernels):
+        out.directive(f"#define TILEFOUNDRY_USE_{feature}")
+    out.line("#include <tilefoundry/runtime.h>")
+    out.line()
+    out.line("namespace tilefoundry {")
+    out.line("template <>")
+    out.line("CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept {")
+    out.line(f"  return cute::Shape<cute::Int<{threads}>>{{}};")
+    out.line("}")
+    out.line(f"[[maybe_unused]] constexpr int program_threads = {threads};")
+    for kernel in kernels:
+        out.line()
+        emit_kernel(kernel, out, threads)
+    out.line()
+    out.line("}  // namespace tilefoundry")
+    return out.text()
+
+
+def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
+    """One kernel."""
+    written = written_buffers(tuple(inner_statements(function.body)))
+    params = ", ".join(_param(param, param.name in written) for param in function.params)
+    bounds = f"__launch_bounds__({threads}) " if threads else ""
+    with out.block(f'extern "C" __global__ void {bounds}{symbol_of(function.name)}({params}) {{'):
+        DeviceEmitter(out).stmts(function.body)
+
+
+def _param(param: Var, written: bool) -> str:
+    assert isinstance(param.type, TensorType)
+    name = mangle(param.name)
+    if param.type.dtype is DType.i64 and param.is_const:
+        return f"const index_t {name}"
+    kind = dtype_name(param.type.dtype)
+    return f"{'' if written else 'const '}{kind}* __restrict__ const {name}"

@@ -1,0 +1,301 @@
+"""CUDA text of TIR statements and of those that only CUDA kernels have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name, expr_text
+from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, attr_text, quoted
+from tilefoundry.codegen.cuda.source.matmul import write_matmul
+from tilefoundry.codegen.cuda.statements import Combine, Pack, Packs, RegisterArray, TileMatmul, WidePath
+from tilefoundry.codegen.writer import Writer
+from tilefoundry.ir.core.expr import Expr, Var
+from tilefoundry.ir.core.kinds import ReduceKind
+from tilefoundry.ir.tir.stmt import (
+    Abort,
+    Accumulate,
+    Accumulator,
+    Comment,
+    Evaluate,
+    For,
+    Guard,
+    If,
+    Let,
+    MeshScope,
+    Store,
+    TirStmt,
+)
+from tilefoundry.ir.types import DType, TensorType
+
+__all__ = ["DeviceEmitter"]
+
+_FIXED = {"pack_width_": "V_", "pack_piece_": "piece_"}
+_OPS = {
+    ReduceKind.SUM: "ops::sum_op",
+    ReduceKind.MEAN: "ops::sum_op",
+    ReduceKind.MAX: "ops::max_op",
+    ReduceKind.MIN: "ops::min_op",
+    ReduceKind.ABSMAX: "ops::max_op",
+}
+
+
+class DeviceEmitter(StatementEmitter):
+    """Writes a kernel's statements. Not thread-safe; one per kernel."""
+
+    __slots__ = ("_registers",)
+
+    def __init__(self, out: Writer) -> None:
+        super().__init__(out, dict(_FIXED))
+        self._registers: set[str] = set()
+
+    def stmts(self, stmts: tuple[TirStmt, ...]) -> None:
+        """All of ``stmts`` in order."""
+        for stmt in stmts:
+            _EMITTERS[type(stmt)](self, stmt)
+
+    def expr(self, expr: Expr) -> str:
+        """An expression's text; the standard library of device code is reached through ``stdx``."""
+        return expr_text(expr, self.names).replace("std::numeric_limits", "stdx::numeric_limits")
+
+    def dim(self, dim: Any) -> str:
+        """A dim's text."""
+        return dim_text(dim, self.names)
+
+    def _accumulator(self, stmt: Accumulator) -> None:
+        kind = dtype_name(_dtype(stmt.target))
+        start = f"{_OPS[stmt.kind]}::identity<{kind}>()"
+        self.out.line(f"{kind} {self.name(stmt.target)} = {start};")
+
+    def _accumulate(self, stmt: Accumulate) -> None:
+        target, value = self.name(stmt.target), self.expr(stmt.value)
+        if stmt.kind is ReduceKind.ABSMAX:
+            value = f"ops::abs_op{{}}({value})"
+        self.out.line(f"{target} = {_OPS[stmt.kind]}::join({target}, {value});")
+
+    def _for(self, stmt: For) -> None:
+        index = self.name(stmt.index)
+        if isinstance(stmt.start, int) and isinstance(stmt.stop, int) and stmt.kind == "vector":
+            self.out.line("CUTE_UNROLL")
+        step = f"{index} += {self.dim(stmt.step)}" if stmt.step != 1 else f"++{index}"
+        start, stop = self.dim(stmt.start), self.dim(stmt.stop)
+        with self.out.block(f"for (index_t {index} = {start}; {index} < {stop}; {step}) {{"):
+            self.stmts(stmt.body)
+
+    def _guard(self, stmt: Guard) -> None:
+        self.out.line(f"const IndexFault {self.name(stmt.fault)}{{{quoted(stmt.op)}}};")
+        self.stmts(stmt.body)
+
+    def _abort(self, stmt: Abort) -> None:
+        self.out.line(f"if ({self.expr(stmt.condition)}) device_fail({quoted(stmt.message)});")
+
+    def _mesh(self, stmt: MeshScope) -> None:
+        self.out.comment(f"with {stmt.mesh} as {stmt.name}:")
+        self.stmts(stmt.body)
+
+    def _evaluate(self, stmt: Evaluate) -> None:
+        args = [self.expr(arg) for arg in stmt.args] + [attr_text(value) for _, value in stmt.attrs]
+        if stmt.op == "grouped_matmul":
+            left, right = (dtype_name(_dtype(arg.buffer)) for arg in stmt.args[:2])  # type: ignore[attr-defined]  # views
+            self.out.line(
+                f"using Tier_ = decltype(ops::matmul_impl::select_tier<{left}, {right}, program_threads>());"
+            )
+            self.out.line("__shared__ alignas(1024) unsigned char workspace_[Tier_::bytes];")
+            args.append("workspace_")
+        self.out.line(f"ops::{stmt.op}({', '.join(args)});")
+
+    def _wide(self, stmt: WidePath) -> None:
+        if stmt.width == 1:
+            self.out.line("constexpr int V_ = 1;")
+            self.stmts(stmt.body)
+            return
+        with self.out.block("auto const body_ = [&](auto width_) {", "};"):
+            self.out.line("constexpr int V_ = decltype(width_)::value;")
+            self.stmts(stmt.body)
+        checks = [self._aligned(buffer, offset, stmt.width) for buffer, offset in stmt.packs]
+        checks += [f"({self.dim(dim)}) % {stmt.width} == 0" for dim in stmt.multiples]
+        with self.out.block(f"if ({' && '.join(checks)}) {{"):
+            self.out.line(f"body_(cute::Int<{stmt.width}>{{}});")
+        with self.out.block("else {"):
+            self.out.line("body_(cute::Int<1>{});")
+
+    def _aligned(self, buffer: Var, offset: Any, width: int) -> str:
+        size = _dtype(buffer).itemsize * width
+        place = self.name(buffer) + (f" + {self.dim(offset)}" if offset != 0 else "")
+        return f"detail::is_aligned<{size}>({place})"
+
+    def _array(self, stmt: RegisterArray) -> None:
+        kind, name = dtype_name(_dtype(stmt.buffer)), self.name(stmt.buffer)
+        count = self.dim(stmt.elements)
+        self._registers.add(stmt.buffer.name)
+        self.out.line(f"{kind} {name}[{count}];")
+        if stmt.value is not None:
+            self.out.line("CUTE_UNROLL")
+            self.out.line(f"for (int i_ = 0; i_ < {count}; ++i_) {name}[i_] = {self.expr(stmt.value)};")
+
+    def _packs(self, stmt: Packs) -> None:
+        if stmt.elements is None:
+            self._turns(stmt)
+        else:
+            self._pieces(stmt, stmt.elements)
+
+    def _pieces(self, stmt: Packs, elements: int) -> None:
+        """All loads first, so that they are under way together; then the body pack by pack."""
+        loop = f"for (int piece_ = 0; piece_ < {elements} / V_; ++piece_) {{"
+        for pack in stmt.loads:
+            self._register(pack, "[piece_].value")
+            self.out.line(f"{self._pack_type(pack)} {_pack_name(pack)}[{elements} / V_];")
+        if stmt.loads:
+            self.out.line("CUTE_UNROLL")
+            with self.out.block(loop):
+                self._first(stmt)
+                with _Guarded(self, stmt):
+                    for pack in stmt.loads:
+                        self._load(pack, "[piece_]")
+        self.out.line("CUTE_UNROLL")
+        with self.out.block(loop):
+            self._first(stmt)
+            with _Guarded(self, stmt):
+                self._elements(stmt)
+
+    def _turns(self, stmt: Packs) -> None:
+        first, lane = self.name(stmt.first), self.name(stmt.lane)
+        start = "" if stmt.start == 0 else f"{self.dim(stmt.start)} + "
+        head = f"for (index_t {first} = {start}{lane} * V_; {first} < {self.dim(stmt.stop)}; {first} += {stmt.threads} * V_) {{"
+        with self.out.block(head):
+            for pack in stmt.loads:
+                self._register(pack, ".value")
+                self.out.line(f"{self._pack_type(pack)} {_pack_name(pack)};")
+                self._load(pack, "")
+            self._elements(stmt)
+
+    def _first(self, stmt: Packs) -> None:
+        start = "" if stmt.start == 0 else f"{self.dim(stmt.start)} + "
+        lane = self.name(stmt.lane)
+        self.out.line(
+            f"const index_t {self.name(stmt.first)} = {start}(piece_ * {stmt.threads} + {lane}) * V_;"
+        )
+
+    def _elements(self, stmt: Packs) -> None:
+        for pack in stmt.stores:
+            self._register(pack, ".value")
+            self.out.line(f"{self._pack_type(pack)} {_pack_name(pack)};")
+        self.out.line("CUTE_UNROLL")
+        slot = self.name(stmt.slot)
+        with self.out.block(f"for (int {slot} = 0; {slot} < V_; ++{slot}) {{"):
+            self.out.line(f"const index_t {self.name(stmt.element)} = {self.name(stmt.first)} + {slot};")
+            self._body(stmt)
+        if stmt.stores and stmt.mask is not None:
+            with self.out.block(f"if ({self.name(stmt.mask)}) {{"):
+                self._write_packs(stmt)
+        else:
+            self._write_packs(stmt)
+
+    def _body(self, stmt: Packs) -> None:
+        """Statements for one element; a store past the packs is masked like theirs."""
+        registers = {pack.name.name for pack in stmt.stores}
+        for inner in stmt.body:
+            masked = isinstance(inner, Store) and inner.buffer.name not in registers and stmt.mask is not None
+            if masked and inner.buffer.name not in self._registers:  # type: ignore[union-attr]  # a Store
+                with self.out.block(f"if ({self.expr(stmt.mask)}) {{"):  # type: ignore[arg-type]  # not None
+                    self.stmts((inner,))
+            else:
+                self.stmts((inner,))
+
+    def _write_packs(self, stmt: Packs) -> None:
+        for pack in stmt.stores:
+            kind = self._pack_type(pack)
+            self.out.line(
+                f"*reinterpret_cast<{kind}*>({self.name(pack.buffer)} + {self.dim(pack.index)}) = {_pack_name(pack)};"
+            )
+
+    def _register(self, pack: Pack, suffix: str) -> None:
+        assert isinstance(self.names, dict)
+        self.names[pack.name.name] = _pack_name(pack) + suffix
+
+    def _pack_type(self, pack: Pack) -> str:
+        return f"detail::Pack<{dtype_name(_dtype(pack.name))}, V_>"
+
+    def _load(self, pack: Pack, place: str) -> None:
+        kind = self._pack_type(pack)
+        source = f"{self.name(pack.buffer)} + {self.dim(pack.index)}"
+        self.out.line(f"{_pack_name(pack)}{place} = *reinterpret_cast<{kind} const*>({source});")
+
+    def _combine(self, stmt: Combine) -> None:
+        """``ops::reduce`` of partial values over one axis of the block's threads."""
+        rows, lanes = stmt.shape
+        other = stmt.shape[1 - stmt.axis]
+        count = 1 if stmt.count is None else self.dim(stmt.count)
+        op = _OPS[stmt.kind]
+        attrs = ["shard::S<0>", "shard::S<0>"]
+        attrs[stmt.axis] = f"shard::P<{op}>"
+        pointer = f"&{self.name(stmt.target)}" + ("" if stmt.count is None else "[0]")
+        with self.out.block("{"):
+            self.out.line(
+                f"using Mesh_ = cute::Layout<cute::Shape<cute::Int<{rows}>, cute::Int<{lanes}>>, cute::Stride<cute::Int<{lanes}>, cute::_1>>;"
+            )
+            self.out.line(
+                f"using Parts_ = cute::Layout<cute::Shape<cute::Int<{other}>, cute::Int<{count}>>, cute::Stride<cute::_0, cute::_1>>;"
+            )
+            self.out.line(
+                f"auto own_ = cute::make_tensor({pointer}, cute::Layout<cute::Shape<cute::Int<{count}>>, cute::Stride<cute::_1>>{{}});"
+            )
+            self.out.line(
+                f"auto const layout_ = make_shard_layout(Parts_{{}}, cute::tuple<{', '.join(attrs)}>{{}}, make_mesh<TopologyScope::thread>(Mesh_{{}}));"
+            )
+            self.out.line("auto const parts_ = make_shard_tensor(own_, Parts_{}, layout_);")
+            self.out.line(
+                f"constexpr int bytes_ = ops::reduce_workspace_bytes<{op}, ops::axes<>, decltype(parts_), decltype(own_)>();"
+            )
+            self.out.line("__shared__ alignas(16) unsigned char workspace_[bytes_ > 0 ? bytes_ : 16];")
+            self.out.line(f"ops::reduce<{op}, ops::axes<>>(parts_, own_, workspace_);")
+
+    def _matmul(self, stmt: TileMatmul) -> None:
+        write_matmul(self, stmt)
+
+
+class _Guarded:
+    """``if (first < stop) { ... }`` where a pack may lie outside."""
+
+    def __init__(self, emitter: DeviceEmitter, stmt: Packs) -> None:
+        self._block = None
+        if not stmt.exact:
+            head = f"if ({emitter.name(stmt.first)} < {emitter.dim(stmt.stop)}) {{"
+            self._block = emitter.out.block(head)
+
+    def __enter__(self) -> None:
+        if self._block is not None:
+            self._block.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        if self._block is not None:
+            self._block.__exit__(*error)
+
+
+def _pack_name(pack: Pack) -> str:
+    return pack.name.name.replace(".", "") + "_"
+
+
+def _dtype(var: Any) -> DType:
+    assert isinstance(var.type, TensorType)
+    return var.type.dtype
+
+
+_EMITTERS: dict[type, Callable[[Any, Any], None]] = {
+    Abort: DeviceEmitter._abort,
+    Accumulate: DeviceEmitter._accumulate,
+    Accumulator: DeviceEmitter._accumulator,
+    Combine: DeviceEmitter._combine,
+    Comment: StatementEmitter._comment,
+    Evaluate: DeviceEmitter._evaluate,
+    For: DeviceEmitter._for,
+    Guard: DeviceEmitter._guard,
+    If: StatementEmitter._if,
+    Let: StatementEmitter._let,
+    MeshScope: DeviceEmitter._mesh,
+    Packs: DeviceEmitter._packs,
+    RegisterArray: DeviceEmitter._array,
+    Store: StatementEmitter._store,
+    TileMatmul: DeviceEmitter._matmul,
+    WidePath: DeviceEmitter._wide,
+}
