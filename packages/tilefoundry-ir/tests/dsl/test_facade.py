@@ -84,3 +84,39 @@ def test_an_unknown_name_is_an_attribute_error():
         tilefoundry.nothing  # noqa: B018  # the access is what is tested
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         tilefoundry.dsl.nothing  # noqa: B018  # as above
+
+
+# What model files, kernels and tools are written with.
+IMPORT_LINES = """
+from tilefoundry import func, prim_func, module, lower, build, compile, jit, evaluate, CompilerOptions, view
+from tilefoundry import DType, TensorType, TupleType, DimVar, ceildiv, StorageKind, Pattern, DimVarRangePat
+from tilefoundry import Layout, ComposedLayout, Mesh, Topology, ShardLayout, Split, S, Broadcast, B, Partial, P
+from tilefoundry.dsl import Tensor, ConstTensor, Mesh, Topology, DimVar, DimVarRangePat, ceildiv, S, B, P, tf, T
+from tilefoundry.dsl import func, module, ReduceKind, UnaryKind, BinaryKind
+from tilefoundry.dsl import *
+from tilefoundry.dsl.tf import *
+from tilefoundry.evaluator import evaluate
+from tilefoundry.inspection import as_script
+from tilefoundry.ir.core.pattern import Pattern, DimVarRangePat
+from tilefoundry.ir.core.kinds import BinaryKind, ReduceKind, UnaryKind
+from tilefoundry.ir.hir.function import Function
+from tilefoundry.ir.core.module import LoadedModule, Module
+from tilefoundry.ir.types import DType, TensorType, TupleType
+from tilefoundry.ir.types.dim import DimVar, ceildiv
+from tilefoundry.ir.types.shard import Layout, ComposedLayout, Mesh, Topology, ShardLayout, Split, S
+from tilefoundry.ir.types.shard import Broadcast, B, Partial, P, Dynamic, make_mesh
+from tilefoundry.ir.types.storage import StorageKind
+from tilefoundry.target import CpuTarget, CudaTarget, Target
+""".strip().split("\n")
+
+
+@pytest.mark.parametrize("line", IMPORT_LINES)
+def test_the_import_lines_of_model_files(line):
+    names: dict = {}
+    exec(line, names)
+    wanted = [name.strip() for name in line.partition(" import ")[2].split(",")]
+    assert all(name in names for name in wanted if name != "*")
+    if line == "from tilefoundry.dsl.tf import *":
+        assert {"matmul", "softmax", "reshard", "cache_update"} <= set(names)
+    if line == "from tilefoundry.dsl import *":
+        assert {"func", "module", "Tensor", "ConstTensor", "tf", "T", "Mesh", "S"} <= set(names)
