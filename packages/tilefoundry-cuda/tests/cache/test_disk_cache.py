@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tilefoundry.codegen.cache import DiskCache, cache_directory
-from tilefoundry.codegen.cache import place
+from tilefoundry.codegen.cache import DiskCache, cache_directory, place
 
 KEY = "ab" + "0" * 62
 

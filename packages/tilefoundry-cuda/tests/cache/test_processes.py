@@ -41,14 +41,18 @@ def environment(cache: Path, **extra: str) -> dict[str, str]:
 
 
 def run(program: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(program)], env=env, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [sys.executable, str(program)], env=env, capture_output=True, text=True, timeout=300
+    )
 
 
 def counting_compiler(folder: Path) -> Path:
     """A compiler that leaves one file per compilation beside itself."""
     folder.mkdir()
     script = folder / "counting-g++"
-    script.write_text(f'#!/bin/sh\ncase "$*" in *source.cc*) mktemp "{folder}/call.XXXXXX" >/dev/null;; esac\nexec g++ "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\ncase "$*" in *source.cc*) mktemp "{folder}/call.XXXXXX" >/dev/null;; esac\nexec g++ "$@"\n'
+    )
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     return script
 
@@ -64,7 +68,10 @@ def test_odd_directory_names_build_and_run(tmp_path, program, name):
 def test_eight_cold_processes_compile_once(tmp_path, program):
     compiler = counting_compiler(tmp_path / "bin")
     env = environment(tmp_path / "cache", CXX=str(compiler))
-    started = [subprocess.Popen([sys.executable, str(program)], env=env, stderr=subprocess.PIPE, text=True) for _ in range(8)]
+    started = [
+        subprocess.Popen([sys.executable, str(program)], env=env, stderr=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
     for process in started:
         _, error = process.communicate(timeout=600)
         assert process.returncode == 0, error
@@ -99,7 +106,9 @@ def test_a_killed_builder_leaves_no_lock(tmp_path, program):
     slow = tmp_path / "slow-g++"
     slow.write_text('#!/bin/sh\ncase "$*" in *source.cc*) sleep 60;; esac\nexec g++ "$@"\n')
     slow.chmod(0o755)
-    killed = subprocess.Popen([sys.executable, str(program)], env=environment(tmp_path / "cache", CXX=str(slow)))
+    killed = subprocess.Popen(
+        [sys.executable, str(program)], env=environment(tmp_path / "cache", CXX=str(slow))
+    )
     locks = tmp_path / "cache" / "locks"
     for _ in range(600):
         if locks.is_dir() and list(tmp_path.glob("cache/.*/source.cc")):

@@ -40,10 +40,22 @@ def test_extents_change_without_compiling_again(scaled):
 REFUSED = [
     ("dtype", lambda x, y, z: (x.double(), y, z), ["scaled: x is f64", "f32[N, M]"]),
     ("rank", lambda x, y, z: (x, y[None], z), ["scaled: y has shape (1, 5) of rank 2", "f32[M] of rank 1"]),
-    ("two values of one DimVar", lambda x, y, z: (x, y[:4].clone(), z), ["scaled: y gives M = 4, but x gave 5"]),
+    (
+        "two values of one DimVar",
+        lambda x, y, z: (x, y[:4].clone(), z),
+        ["scaled: y gives M = 4, but x gave 5"],
+    ),
     ("range", lambda x, y, z: (x[:, :1].clone(), y[:1].clone(), z), ["scaled: x gives M = 1", "[2, 50)"]),
-    ("expression", lambda x, y, z: (x, y, z[:7].clone()), ["scaled: z has shape (7,)", "axis 0 is 7, expected 8"]),
-    ("transposed", lambda x, y, z: (torch.randn(5, 3).t(), y, z), ["scaled: x has strides (1, 3)", "x.contiguous()"]),
+    (
+        "expression",
+        lambda x, y, z: (x, y, z[:7].clone()),
+        ["scaled: z has shape (7,)", "axis 0 is 7, expected 8"],
+    ),
+    (
+        "transposed",
+        lambda x, y, z: (torch.randn(5, 3).t(), y, z),
+        ["scaled: x has strides (1, 3)", "x.contiguous()"],
+    ),
     ("strided", lambda x, y, z: (x, torch.randn(10)[::2], z), ["scaled: y has strides (2,)", "contiguous"]),
 ]
 

@@ -13,7 +13,8 @@ from tilefoundry.ir.tir.function import PrimFunction
 
 from .harness import Program, constant
 
-HOSTILE = "int max template blockIdx index_t ops x__y _x x_ f32 begin item std main µ args output pitch".split()
+WORDS = "int max template blockIdx index_t ops x__y _x x_ f32 begin item std main µ args output pitch"
+HOSTILE = WORDS.split()
 
 
 def test_parameters_may_be_called_anything():
@@ -93,7 +94,7 @@ def test_raw_python_functions_and_other_things_are_refused():
 def test_a_declared_target_wins_and_a_contradiction_names_both():
     declared = tilefoundry.Module("declared", (square_sum,), "square_sum", target=CpuTarget())
     assert jit(declared)(torch.ones(2, 4)).tolist() == [4.0, 4.0]
-    with pytest.raises(ValueError, match=r'CpuTarget.*sm_90a|CpuTarget.*h200'):
+    with pytest.raises(ValueError, match=r"CpuTarget.*sm_90a|CpuTarget.*h200"):
         jit(declared, target=CudaTarget("nvidia.h200_sxm"))
 
 
@@ -153,7 +154,7 @@ def test_loops_with_static_bounds_are_written_out():
 
 def test_the_source_says_what_it_came_from():
     source = jit(Calls, target="cpu").source
-    assert "tf.mul" in source and '#include <tilefoundry/runtime.h>' in source
+    assert "tf.mul" in source and "#include <tilefoundry/runtime.h>" in source
     assert source.count("#include") == 1
     assert "TVM_FFI_DLL_EXPORT_TYPED_FUNC(outer," in source
     assert all(len(line) <= 140 for line in source.splitlines())

@@ -28,7 +28,11 @@ def case(build, *shapes, dtypes=("f32",), seed=0):
     return program.done(*(results if isinstance(results, tuple) else (results,))), tensors
 
 
-UNARY = "neg abs rsqrt sqrt exp exp2 log log2 square ceil floor round sin cos erf relu sigmoid silu tanh softplus gelu".split()
+WORDS = """
+neg abs rsqrt sqrt exp exp2 log log2 square ceil floor round sin cos
+erf relu sigmoid silu tanh softplus gelu
+"""
+UNARY = WORDS.split()
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -37,7 +41,9 @@ def test_unary_ops(dtype):
 
 
 def test_unary_ops_on_special_values():
-    special = torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), 1e-40, 88.9, -104.0, 3e38, 1e-3])
+    special = torch.tensor(
+        [0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), 1e-40, 88.9, -104.0, 3e38, 1e-3]
+    )
     cases = []
     for op in UNARY:
         program = Program()
@@ -48,21 +54,46 @@ def test_unary_ops_on_special_values():
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_binary_ops_broadcast(dtype):
-    ops = "add sub mul div floor_div mod minimum maximum cmp_eq cmp_ne cmp_lt cmp_le cmp_gt cmp_ge".split()
+    ops = [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "floor_div",
+        "mod",
+        "minimum",
+        "maximum",
+        "cmp_eq",
+        "cmp_ne",
+        "cmp_lt",
+        "cmp_le",
+        "cmp_gt",
+        "cmp_ge",
+    ]
     compare(
-        [case(lambda p, x, y, op=op: p(op, x, y), ((N, 1, 5), (4, 1, 5)), ((3, 1), (3, 1)), dtypes=(dtype,)) for op in ops]
+        [
+            case(
+                lambda p, x, y, op=op: p(op, x, y), ((N, 1, 5), (4, 1, 5)), ((3, 1), (3, 1)), dtypes=(dtype,)
+            )
+            for op in ops
+        ]
     )
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integer_ops(dtype):
-    binary = "add sub mul floor_div mod minimum maximum cmp_eq cmp_lt cmp_ge".split()
+    binary = ["add", "sub", "mul", "floor_div", "mod", "minimum", "maximum", "cmp_eq", "cmp_lt", "cmp_ge"]
     cases = []
     for op in binary:
-        function, tensors = case(lambda p, x, y, op=op: p(op, x, y), ((N,), (200,)), ((N,), (200,)), dtypes=(dtype,))
+        function, tensors = case(
+            lambda p, x, y, op=op: p(op, x, y), ((N,), (200,)), ((N,), (200,)), dtypes=(dtype,)
+        )
         tensors[1][tensors[1] == 0] = 3
         cases.append((function, tensors))
-    cases += [case(lambda p, x, op=op: p(op, x), ((N,), (200,)), dtypes=(dtype,)) for op in ("neg", "abs", "square", "relu")]
+    cases += [
+        case(lambda p, x, op=op: p(op, x), ((N,), (200,)), dtypes=(dtype,))
+        for op in ("neg", "abs", "square", "relu")
+    ]
     cases.append(case(lambda p, x: p("clamp", x, min_val=-2, max_val=5), ((N,), (200,)), dtypes=(dtype,)))
     cases.append(case(lambda p, x: p("clamp", x, min_val=-1000), ((N,), (200,)), dtypes=(dtype,)))
     compare(cases)
@@ -74,17 +105,28 @@ def test_logic_and_select():
             case(lambda p, x, y: p("logical_and", x, y), ((N,), (50,)), ((N,), (50,)), dtypes=("bool",)),
             case(lambda p, x, y: p("logical_or", x, y), ((N,), (50,)), ((N,), (50,)), dtypes=("bool",)),
             case(lambda p, x: p("logical_not", x), ((N,), (50,)), dtypes=("bool",)),
-            case(lambda p, c, x, y: p("where", c, x, y), ((N, 1), (9, 1)), ((4,), (4,)), ((N, 4), (9, 4)), dtypes=("bool", "f32", "f32")),
+            case(
+                lambda p, c, x, y: p("where", c, x, y),
+                ((N, 1), (9, 1)),
+                ((4,), (4,)),
+                ((N, 4), (9, 4)),
+                dtypes=("bool", "f32", "f32"),
+            ),
             case(lambda p, x: p("clamp", x, min_val=-0.5, max_val=0.5), ((N,), (50,))),
             case(lambda p, x: p("clamp", x, max_val=0.25), ((N,), (50,)), dtypes=("bf16",)),
         ]
     )
 
 
-@pytest.mark.parametrize("source", ["f32", "f64", "f16", "bf16", "fp8e4m3", "fp8e5m2", "i8", "u8", "i32", "i64", "bool"])
+@pytest.mark.parametrize(
+    "source", ["f32", "f64", "f16", "bf16", "fp8e4m3", "fp8e5m2", "i8", "u8", "i32", "i64", "bool"]
+)
 def test_casts(source):
     targets = ("f32", "f64", "f16", "bf16", "fp8e4m3", "fp8e5m2", "i8", "u8", "i16", "i32", "i64", "bool")
-    cases = [case(lambda p, x, t=t: p("cast", x, dtype=t), ((N,), (300,)), dtypes=(source,), seed=3) for t in targets]
+    cases = [
+        case(lambda p, x, t=t: p("cast", x, dtype=t), ((N,), (300,)), dtypes=(source,), seed=3)
+        for t in targets
+    ]
     for _, tensors in cases:
         if tensors[0].dtype == torch.float32:
             tensors[0][:6] = torch.tensor([float("nan"), float("inf"), float("-inf"), 3e9, -3e9, 300.5])
@@ -101,7 +143,11 @@ def test_reductions_over_every_kind_of_axes(dtype, kind):
     for i, some in enumerate(axes):
         keep = i % 2 == 0
         cases.append(
-            case(lambda p, x, a=some, k=keep: p("reduce", x, axes=a, keepdim=k, kind=kind), ((N, 3, M), (17, 3, 37)), dtypes=(dtype,))
+            case(
+                lambda p, x, a=some, k=keep: p("reduce", x, axes=a, keepdim=k, kind=kind),
+                ((N, 3, M), (17, 3, 37)),
+                dtypes=(dtype,),
+            )
         )
     compare(cases, length=2000)
 
@@ -113,9 +159,20 @@ def test_row_ops(dtype):
             case(lambda p, x: p("softmax", x, axis=-1), ((N, M), (6, 33)), dtypes=(dtype,)),
             case(lambda p, x: p("softmax", x, axis=0), ((N, M), (6, 33)), dtypes=(dtype,)),
             case(lambda p, x: p("softmax", x, axis=1), ((N, 5, M), (6, 5, 33)), dtypes=(dtype,)),
-            case(lambda p, x, w: p("rms_norm", x, w, eps=1e-6), ((N, M), (7, 769)), ((M,), (769,)), dtypes=(dtype,)),
+            case(
+                lambda p, x, w: p("rms_norm", x, w, eps=1e-6),
+                ((N, M), (7, 769)),
+                ((M,), (769,)),
+                dtypes=(dtype,),
+            ),
             case(lambda p, x: p("rms_norm", x), ((N, 3, M), (7, 3, 31)), dtypes=(dtype,)),
-            case(lambda p, x, w, b: p("layer_norm", x, w, b), ((N, M), (7, 45)), ((M,), (45,)), ((M,), (45,)), dtypes=(dtype,)),
+            case(
+                lambda p, x, w, b: p("layer_norm", x, w, b),
+                ((N, M), (7, 45)),
+                ((M,), (45,)),
+                ((M,), (45,)),
+                dtypes=(dtype,),
+            ),
             case(lambda p, x: p("layer_norm", x, axis=1), ((N, 4, M), (7, 4, 9)), dtypes=(dtype,)),
         ],
         length=800,
@@ -129,10 +186,21 @@ def test_matmul(dtype):
 
     compare(
         [
-            case(lambda p, x, y: p("matmul", x, y), ((N, 40), (33, 40)), ((40, M), (40, 65)), dtypes=(dtype,)),
-            case(lambda p, x, y: p("matmul", x, y), ((1, 40), (1, 40)), ((40, 300), (40, 300)), dtypes=(dtype,)),
-            case(lambda p, x, y: p("matmul", x, y), ((N, 3, 8), (5, 3, 8)), ((8, 6), (8, 6)), dtypes=(dtype,)),
-            case(lambda p, x, y: p("matmul", x, y), ((N, 1, 3, 8), (5, 1, 3, 8)), ((4, 8, M), (4, 8, 6)), dtypes=(dtype,)),
+            case(
+                lambda p, x, y: p("matmul", x, y), ((N, 40), (33, 40)), ((40, M), (40, 65)), dtypes=(dtype,)
+            ),
+            case(
+                lambda p, x, y: p("matmul", x, y), ((1, 40), (1, 40)), ((40, 300), (40, 300)), dtypes=(dtype,)
+            ),
+            case(
+                lambda p, x, y: p("matmul", x, y), ((N, 3, 8), (5, 3, 8)), ((8, 6), (8, 6)), dtypes=(dtype,)
+            ),
+            case(
+                lambda p, x, y: p("matmul", x, y),
+                ((N, 1, 3, 8), (5, 1, 3, 8)),
+                ((4, 8, M), (4, 8, 6)),
+                dtypes=(dtype,),
+            ),
             case(transposed, ((40, N), (40, 33)), ((M, 40), (65, 40)), dtypes=(dtype,)),
             case(lambda p, x, y: p("matmul", x, y), ((N, 0), (3, 0)), ((0, 4), (0, 4)), dtypes=(dtype,)),
         ]
@@ -149,12 +217,19 @@ def test_matmul_with_epilogues(dtype):
 
     def both(p, x, y, z):
         product = p("matmul", x, y)
-        return product, p("relu", product), p("reduce", p("square", product), axes=(-1,), keepdim=False, kind="sum")
+        return (
+            product,
+            p("relu", product),
+            p("reduce", p("square", product), axes=(-1,), keepdim=False, kind="sum"),
+        )
 
     shapes = (((N, 24), (70, 24)), ((24, M), (24, 50)), ((M,), (50,)))
     one_row = (((N, 24), (1, 24)), ((24, M), (24, 900)), ((M,), (900,)))
     batched = (((N, 3, 24), (5, 3, 24)), ((24, M), (24, 50)), ((N, 3, M), (5, 3, 50)))
-    compare([case(b, *s, dtypes=(dtype,)) for b in (chain, norm, both) for s in (shapes, one_row, batched)], length=900)
+    compare(
+        [case(b, *s, dtypes=(dtype,)) for b in (chain, norm, both) for s in (shapes, one_row, batched)],
+        length=900,
+    )
 
 
 def test_views_and_copies():
@@ -171,15 +246,27 @@ def test_views_and_copies():
             case(merged, ((N, M, 12), (3, 5, 12))),
             case(lambda p, x: p("transpose", x, perm=(1, 0)), ((N, M), (40, 30)), dtypes=("i16",)),
             case(lambda p, x: p("reshape", x, new_shape=(M, N)), ((N, M), (4, 6))),
-            case(lambda p, x: p("slice", x, starts=(1, 0), sizes=(3, 2), strides=(2, 3)), ((9, 6), (9, 6)), dtypes=("bf16",)),
+            case(
+                lambda p, x: p("slice", x, starts=(1, 0), sizes=(3, 2), strides=(2, 3)),
+                ((9, 6), (9, 6)),
+                dtypes=("bf16",),
+            ),
             case(lambda p, x: p("neg", p("slice", x, starts=(2, 0), sizes=(N, M))), ((N + 4, M), (9, 6))),
             case(lambda p, x: tuple(p.items(p("split", x, axis=1, num_splits=3))), ((N, 12), (5, 12))),
             case(lambda p, x: x, ((N, M), (4, 6))),
             case(lambda p, x: (p("exp", x), p("exp", x)), ((N, M), (4, 6))),
             case(lambda p, x, y: p("concat", x, y, x, axis=1), ((N, M), (4, 6)), ((N, 3), (4, 3))),
-            case(lambda p, x, y: p("stack", x, y, axis=1), ((N, M), (4, 6)), ((N, M), (4, 6)), dtypes=("fp8e4m3",)),
+            case(
+                lambda p, x, y: p("stack", x, y, axis=1),
+                ((N, M), (4, 6)),
+                ((N, M), (4, 6)),
+                dtypes=("fp8e4m3",),
+            ),
             case(lambda p, x: p("repeat_interleave", x, repeats=3, axis=0), ((N, M), (4, 6))),
-            case(lambda p, x: p("add", p("repeat_interleave", x, repeats=2, axis=1), constant("f32", 1.0)), ((N, M), (4, 6))),
+            case(
+                lambda p, x: p("add", p("repeat_interleave", x, repeats=2, axis=1), constant("f32", 1.0)),
+                ((N, M), (4, 6)),
+            ),
         ]
     )
 
@@ -201,9 +288,27 @@ def test_indexing(dtype):
             with_index(select(1), (((N, 20, 3), (4, 20, 3)), ((M,), (7,))), 20, 7, dtype, "i32"),
             with_index(select(1), (((N, 20), (4, 20)), ((M, 2), (7, 2))), 20, (7, 2), dtype),
             with_index(select(0), (((20, M), (20, 6)), ((), ())), 20, (), dtype),
-            with_index(lambda p, d, i, s: p("index_add", d, i, s, dim=0), (((20, M), (20, 6)), ((N,), (9,)), ((N, M), (9, 6))), 20, 9, dtype),
-            with_index(lambda p, d, i, s: p("index_add", d, i, s, dim=1), (((M, 5), (6, 5)), ((N,), (9,)), ((M, N), (6, 9))), 5, 9, dtype),
-            with_index(lambda p, d, i, s: p("index_copy", d, i, s, dim=1), (((M, 5), (6, 5)), ((N,), (9,)), ((M, N), (6, 9))), 5, 9, dtype),
+            with_index(
+                lambda p, d, i, s: p("index_add", d, i, s, dim=0),
+                (((20, M), (20, 6)), ((N,), (9,)), ((N, M), (9, 6))),
+                20,
+                9,
+                dtype,
+            ),
+            with_index(
+                lambda p, d, i, s: p("index_add", d, i, s, dim=1),
+                (((M, 5), (6, 5)), ((N,), (9,)), ((M, N), (6, 9))),
+                5,
+                9,
+                dtype,
+            ),
+            with_index(
+                lambda p, d, i, s: p("index_copy", d, i, s, dim=1),
+                (((M, 5), (6, 5)), ((N,), (9,)), ((M, N), (6, 9))),
+                5,
+                9,
+                dtype,
+            ),
         ]
     )
 
@@ -244,7 +349,12 @@ def test_windows_with_values():
     second = case(window, ((N, M), (12, 9)), ((), ()), dtypes=("f32", "i64"))
     second[1][1] = torch.tensor(9)
     third = case(
-        cache, ((N, 16, 2, 4), (3, 16, 2, 4)), ((), ()), ((1,), (1,)), ((N, 5, 2, 4), (3, 5, 2, 4)), dtypes=("bf16", "i32", "i32", "bf16")
+        cache,
+        ((N, 16, 2, 4), (3, 16, 2, 4)),
+        ((), ()),
+        ((1,), (1,)),
+        ((N, 5, 2, 4), (3, 5, 2, 4)),
+        dtypes=("bf16", "i32", "i32", "bf16"),
     )
     third[1][1], third[1][2] = scalar_i32(10), torch.tensor([3], dtype=torch.int32)
     compare([first, second, third])
@@ -273,9 +383,17 @@ def test_attention(dtype):
     shapes = (((N, 4, M, 8), (2, 4, 5, 8)), ((N, 2, 9, 8), (2, 2, 9, 8)), ((N, 2, 9, 6), (2, 2, 9, 6)))
     square = (((N, 2, M, 8), (2, 2, 9, 8)),) * 3
     attrs = [{}, {"causal": True}, {"causal": True, "window": 3}, {"softcap": 2.0, "scale": 0.5}]
-    cases = [case(lambda p, q, k, v, a=a: attend(p, q, k, v, **a), *(square if i == 1 else shapes), dtypes=(dtype,)) for i, a in enumerate(attrs)]
+    cases = [
+        case(
+            lambda p, q, k, v, a=a: attend(p, q, k, v, **a), *(square if i == 1 else shapes), dtypes=(dtype,)
+        )
+        for i, a in enumerate(attrs)
+    ]
     with_length = case(
-        lambda p, q, k, v, n: p("attention", q, k, v, n, causal=True), *shapes, ((N,), (2,)), dtypes=(dtype, dtype, dtype, "i32")
+        lambda p, q, k, v, n: p("attention", q, k, v, n, causal=True),
+        *shapes,
+        ((N,), (2,)),
+        dtypes=(dtype, dtype, dtype, "i32"),
     )
     with_length[1][3] = torch.tensor([7, 0], dtype=torch.int32)
     compare([*cases, with_length])
@@ -287,15 +405,37 @@ def test_rope_grouped_matmul_and_convolution(dtype):
         return tuple(p.items(p("rope", q, k, c, s, i)))
 
     rotary = case(
-        rope, ((N, M, 4, 8), (2, 5, 4, 8)), ((N, M, 2, 8), (2, 5, 2, 8)), ((30, 8), (30, 8)), ((30, 8), (30, 8)), ((M,), (5,)),
+        rope,
+        ((N, M, 4, 8), (2, 5, 4, 8)),
+        ((N, M, 2, 8), (2, 5, 2, 8)),
+        ((30, 8), (30, 8)),
+        ((30, 8), (30, 8)),
+        ((M,), (5,)),
         dtypes=(dtype, dtype, "f32", "f32", "i64"),
     )
     rotary[1][4] = torch.tensor([3, 29, 0, 7, 7])
-    grouped = case(lambda p, x, w, o: p("grouped_matmul", x, w, o), ((N, 8), (20, 8)), ((3, 8, 5), (3, 8, 5)), ((4,), (4,)), dtypes=(dtype, dtype, "i32"))
+    grouped = case(
+        lambda p, x, w, o: p("grouped_matmul", x, w, o),
+        ((N, 8), (20, 8)),
+        ((3, 8, 5), (3, 8, 5)),
+        ((4,), (4,)),
+        dtypes=(dtype, dtype, "i32"),
+    )
     grouped[1][2] = torch.tensor([0, 7, 7, 18], dtype=torch.int32)
     conv = [
-        case(lambda p, x, w, b: p("conv2d", x, w, b, stride=2, padding=1), ((N, 4, 9, 8), (2, 4, 9, 8)), ((6, 4, 3, 3), (6, 4, 3, 3)), ((6,), (6,)), dtypes=(dtype,)),
-        case(lambda p, x, w: p("conv2d", x, w, groups=2, dilation=(2, 1)), ((N, 4, 9, 8), (2, 4, 9, 8)), ((6, 2, 3, 3), (6, 2, 3, 3)), dtypes=(dtype,)),
+        case(
+            lambda p, x, w, b: p("conv2d", x, w, b, stride=2, padding=1),
+            ((N, 4, 9, 8), (2, 4, 9, 8)),
+            ((6, 4, 3, 3), (6, 4, 3, 3)),
+            ((6,), (6,)),
+            dtypes=(dtype,),
+        ),
+        case(
+            lambda p, x, w: p("conv2d", x, w, groups=2, dilation=(2, 1)),
+            ((N, 4, 9, 8), (2, 4, 9, 8)),
+            ((6, 2, 3, 3), (6, 2, 3, 3)),
+            dtypes=(dtype,),
+        ),
     ]
     compare([rotary, grouped, *conv])
 

@@ -26,7 +26,10 @@ def smallest(seed: int) -> str:
         message = fails(seed, steps)
         if message is not None:
             function, _ = random_program(seed, steps)
-            body = "\n".join(f"  {s.target.name} = {s.value.op.name}({[str(a) for a in s.value.args]}, {s.value.attrs})" for s in function.stmts())
+            body = "\n".join(
+                f"  {s.target.name} = {s.value.op.name}({[str(a) for a in s.value.args]}, {s.value.attrs})"
+                for s in function.stmts()
+            )
             return f"seed {seed}, {steps} steps: {message}\n{function}\n{body}"
     return f"seed {seed} fails only together with other programs"
 

@@ -132,7 +132,9 @@ def _flops(bind: Bind) -> Dim:
         source = call.args[0].type
         assert isinstance(source, TensorType)
         return source.size
-    return 0 if name in ARRANGE else product((result.size, SCALAR_OPS[name].cost if name in SCALAR_OPS else 1))
+    return (
+        0 if name in ARRANGE else product((result.size, SCALAR_OPS[name].cost if name in SCALAR_OPS else 1))
+    )
 
 
 def _unfused(entry: Function, bind: Bind, calls: list[Bind]) -> Iterator[tuple[str, str]]:
@@ -158,15 +160,24 @@ def _reason(above: Function, below: Function) -> str:
     upper = [s for s in above.stmts() if isinstance(s, Bind)]
     lower = [s for s in below.stmts() if isinstance(s, Bind)]
     for binds in (upper, lower):
-        whole = next((b.value.op.name for b in binds if isinstance(b.value, Call) and b.value.op.name in WHOLE_OPS), None)
+        whole = next(
+            (b.value.op.name for b in binds if isinstance(b.value, Call) and b.value.op.name in WHOLE_OPS),
+            None,
+        )
         if whole:
             return f"tf.{whole} is a kernel of its own"
-    reader = next((b.value.op.name for b in lower if isinstance(b.value, Call) and b.value.op.name in MEMORY_OPS), None)
+    reader = next(
+        (b.value.op.name for b in lower if isinstance(b.value, Call) and b.value.op.name in MEMORY_OPS), None
+    )
     if reader:
         return f"tf.{reader} reads its operands from memory"
     one, two = Nest.of(upper, grow=True), Nest.of(lower, grow=True)
     assert one is not None and two is not None
-    if one.reduced and two.reduced and [one.extents[a] for a in one.reduced] != [two.extents[a] for a in two.reduced]:
+    if (
+        one.reduced
+        and two.reduced
+        and [one.extents[a] for a in one.reduced] != [two.extents[a] for a in two.reduced]
+    ):
         return "they reduce different axes"
     return "its loops do not cover the same extents, or a third kernel lies between"
 

@@ -6,18 +6,20 @@ import re
 
 __all__ = ["mangle"]
 
-_RESERVED = frozenset(
-    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class
-    compl concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype
-    default delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline
-    int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
-    reinterpret_cast requires return short signed sizeof static static_assert static_cast struct switch template
-    this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t
-    while xor xor_eq restrict typeof main linux unix NULL EOF INFINITY NAN assert errno stdin stdout stderr major
-    minor blockIdx blockDim threadIdx gridDim warpSize cute cutlass std tvm tilefoundry ops math host detail
-    index_t convert widen make_view parallel_for copy fill args entry data extents tensors declaration bound slab
-    f64 f32 f16 bf16 fp8e4m3 fp8e5m2 f8e8m0 f4e2m1 i64 i32 i16 i8 u8 View Scratch IndexFault min max abs""".split()
-)
+_WORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t
+class compl concept const consteval constexpr constinit const_cast continue co_await co_return co_yield
+decltype default delete do double dynamic_cast else enum explicit export extern false float for friend
+goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
+protected public register reinterpret_cast requires return short signed sizeof static static_assert
+static_cast struct switch template this thread_local throw true try typedef typeid typename union
+unsigned using virtual void volatile wchar_t while xor xor_eq restrict typeof main linux unix NULL EOF
+INFINITY NAN assert errno stdin stdout stderr major minor blockIdx blockDim threadIdx gridDim warpSize
+cute cutlass std tvm tilefoundry ops math host detail index_t convert widen make_view parallel_for copy
+fill args entry data extents tensors declaration bound slab f64 f32 f16 bf16 fp8e4m3 fp8e5m2 f8e8m0
+f4e2m1 i64 i32 i16 i8 u8 View Scratch IndexFault min max abs
+"""
+_RESERVED = frozenset(_WORDS.split())
 
 
 def mangle(name: str) -> str:

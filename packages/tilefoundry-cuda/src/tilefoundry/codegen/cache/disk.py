@@ -1,8 +1,9 @@
 """Content-addressed folders: one per library, written once, verified when read.
 
-Layout: ``<root>/<first two digits>/<key>/{library.so, entry.json, source...}`` and ``<root>/locks/<key>.lock``. A folder appears by one
-rename, so readers never see half of it. Builders of one key take turns, by a thread lock within a process
-and a file lock between processes; the system drops a file lock when its holder dies.
+Layout: ``<root>/<first two digits>/<key>/{library.so, entry.json, source...}`` and
+``<root>/locks/<key>.lock``. A folder appears by one rename, so readers never see half of it. Builders of
+one key take turns, by a thread lock within a process and a file lock between processes; the system drops a
+file lock when its holder dies.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,7 +67,9 @@ class DiskCache:
             self._build(key, build)
             found = self._valid(key)
         if found is None:
-            raise OSError(f"{self._folder(key)}: the library that was just written cannot be read back; check the disk")
+            raise OSError(
+                f"{self._folder(key)}: the library that was just written cannot be read back; check the disk"
+            )
         self.prune(keep=key)
         return found
 
@@ -87,11 +90,9 @@ class DiskCache:
                 return None
         except (OSError, ValueError):
             return None
-        try:
+        # A read-only cache still serves; it only forgets what was used last.
+        with suppress(OSError):
             os.utime(record)
-        except OSError:
-            # A read-only cache still serves; it only forgets what was used last.
-            pass
         return library
 
     def _build(self, key: str, build: Callable[[Path], None]) -> None:

@@ -91,7 +91,9 @@ def examine() -> tuple[list[Finding], bool]:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """No arguments."""
-    parser.description = "Show what compilation finds on this machine. Ends 1 where the cpu target cannot work."
+    parser.description = (
+        "Show what compilation finds on this machine. Ends 1 where the cpu target cannot work."
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -63,7 +63,7 @@ def _output_params(entry: Function) -> tuple[Var, ...]:
 
 
 def _all_dims(entry: Function) -> tuple[DimVar, ...]:
-    found = {var: None for var in entry.dim_vars()}
+    found = dict.fromkeys(entry.dim_vars())
     return tuple(found)
 
 

@@ -19,11 +19,12 @@ __all__ = ["ARRANGE", "ELEMENTWISE", "MEMORY_OPS", "AxisMap", "Nest", "is_nest_o
 AxisMap = tuple["int | None", ...]
 """Axis of the nest per axis of a value; None where the extent is 1."""
 
-ELEMENTWISE = frozenset(
-    """add sub mul div floor_div mod minimum maximum cmp_eq cmp_ne cmp_lt cmp_le cmp_gt cmp_ge
-    logical_and logical_or neg abs logical_not rsqrt sqrt exp exp2 log log2 square ceil floor round sin cos erf
-    clamp relu sigmoid silu tanh gelu softplus cast where zeros workspace full_like arange""".split()
-)
+_ELEMENTWISE = """
+add sub mul div floor_div mod minimum maximum cmp_eq cmp_ne cmp_lt cmp_le cmp_gt cmp_ge logical_and
+logical_or neg abs logical_not rsqrt sqrt exp exp2 log log2 square ceil floor round sin cos erf clamp
+relu sigmoid silu tanh gelu softplus cast where zeros workspace full_like arange
+"""
+ELEMENTWISE = frozenset(_ELEMENTWISE.split())
 """Ops that compute each element from the elements at the same place."""
 
 MEMORY_OPS = frozenset({"index_select", "repeat_interleave", "matmul"})
@@ -264,7 +265,9 @@ def _sunk(binds: list[Bind]) -> list[Bind]:
         if is_outside_cast(bind, names):
             waiting[bind.target.name] = bind
             continue
-        out.extend(waiting.pop(arg.name) for arg in bind.value.args if isinstance(arg, Var) and arg.name in waiting)
+        out.extend(
+            waiting.pop(arg.name) for arg in bind.value.args if isinstance(arg, Var) and arg.name in waiting
+        )
         out.append(bind)
     return [*out, *waiting.values()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 
 from tilefoundry.ir.types import Dim, DType, bounds
@@ -122,7 +123,7 @@ def _matching_group(
 
 def _merged_stride(group: list[tuple[Dim, Dim]]) -> Dim | None:
     """The stride of the one axis that ``group`` merges into, or None where it has gaps."""
-    for (_, outer), (dim, inner) in zip(group, group[1:], strict=False):
+    for (_, outer), (dim, inner) in itertools.pairwise(group):
         if outer != product((dim, inner)):
             return None
     return group[-1][1]

@@ -94,7 +94,9 @@ def _version(path: str, stamp: tuple[int, int]) -> str:
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise ToolchainError(f"{path} --version failed: {error}; set CXX to a working C++17 compiler") from error
+        raise ToolchainError(
+            f"{path} --version failed: {error}; set CXX to a working C++17 compiler"
+        ) from error
     return done.stdout.splitlines()[0] if done.stdout else "unknown"
 
 

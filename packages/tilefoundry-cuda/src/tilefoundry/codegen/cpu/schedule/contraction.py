@@ -102,6 +102,8 @@ def _epilogue(
     outside.coords = coords
     row = _BlockRow(plan, names, {**coords, rank - 2: row_index}, faults=faults)
     row.block = (accumulator, product((row_index - row_begin, pitch)) - column_begin, rank - 1)
+    if plan.nest.extents[rank - 1] == 1:
+        row.recall(row, column_begin)
     inner = (Loop(rank - 1, plan.nest.extents[rank - 1]),)
     passes = RowPasses(plan, row, inner, (column_begin, column_end))
     passes.buffers, allocations = row_buffers(plan, spilled_values(plan), row, plan.nest.extents[rank - 1])
@@ -119,9 +121,13 @@ class _BlockRow(Scope):
     def inner(self, coords: dict[int, Dim]) -> Scope:
         """As in Scope, with the contraction's value at hand."""
         scope = Scope.inner(self, coords)
-        buffer, start, column = self.block
-        load = Load.of(buffer, start + scope.coords[column])
+        if scope.find(self.plan.nest.matmul) is None:
+            self.recall(scope, scope.coords[self.block[2]])
+        return scope
+
+    def recall(self, scope: Scope, column: Dim) -> None:
+        """Read the contraction's value at ``column`` into ``scope``; the row itself does so for its only column."""
         root = self.plan.nest.matmul
         assert root is not None
-        scope.keep(root, root, load)
-        return scope
+        buffer, start, _ = self.block
+        scope.keep(root, root, Load.of(buffer, start + column))

@@ -227,4 +227,4 @@ def coordinates(
 
 def is_large(dim: Dim, limit: int) -> bool:
     """True where ``dim`` may well exceed ``limit``."""
-    return not isinstance(dim, int) and sample(dim) > 0 or isinstance(dim, int) and dim > limit
+    return (not isinstance(dim, int) and sample(dim) > 0) or (isinstance(dim, int) and dim > limit)

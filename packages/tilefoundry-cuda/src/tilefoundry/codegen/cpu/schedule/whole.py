@@ -229,10 +229,8 @@ def _grouped_matmul(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt
 def _conv2d(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
     x, weight, *bias = inputs_of(call, spec)
     out = spec.outputs[0]
-    geometry = Verbatim.of(
-        "ops::ConvGeometry{{%d, %d}, {%d, %d}, {%d, %d}, %d}"
-        % (*call.attr("stride"), *call.attr("padding"), *call.attr("dilation"), call.attr("groups"))
-    )
+    pairs = (f"{{{a}, {b}}}" for a, b in map(call.attr, ("stride", "padding", "dilation")))
+    geometry = Verbatim.of(f"ops::ConvGeometry{{{', '.join(pairs)}, {call.attr('groups')}}}")
     stmts: list[TirStmt] = []
     for axis in (2, 3):
         if bounds(out.shape[axis])[0] < 1:
