@@ -89,6 +89,7 @@ def programs() -> list[Program]:
         Program("cast", ("ELEMENTWISE",), arch="sm_80"),
         Program("mma", ("MMA", "TMA", "SYNC"), ("HOPPER",)),
         Program("mma", ("MMA",), arch="sm_80"),
+        Program("partial", ("REDUCE", "SYNC")),
         Program("copy", ("ASYNC",)),
         Program("copy", ("ASYNC",), arch="sm_80"),
         Program("sync", ("SYNC",)),
