@@ -1,5 +1,8 @@
 """The runtime contract's rules, one line each in our words, by the names that test markers use."""
 
+TITLE = "The runtime's rules and the tests that show them"
+INTRO = "Written by `tools/spec_table.py` from the `spec` markers; `test_spec_table.py` checks that it is up to date."
+
 RULES = {
     # Runtime modules
     "module.mirrors-structure": "A twin has the Module's name, entry and child tree.",

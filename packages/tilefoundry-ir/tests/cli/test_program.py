@@ -75,6 +75,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.spec("cli.show")
 def test_show_prints_tree_weights_ops_and_extents(model: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["show", f"{model}:Net"]) == 0
     assert capsys.readouterr().out == GOLDEN
@@ -87,6 +88,7 @@ def test_show_reaches_children_and_functions(model: Path, capsys: pytest.Capture
     assert capsys.readouterr().out.count("> run(") == 4
 
 
+@pytest.mark.spec("cli.show")
 def test_show_script_reads_back(model: Path, capsys: pytest.CaptureFixture) -> None:
     from programs import read_back
 
@@ -94,6 +96,7 @@ def test_show_script_reads_back(model: Path, capsys: pytest.CaptureFixture) -> N
     assert read_back(capsys.readouterr().out)["Net"] == read_back(MODEL)["Net"]
 
 
+@pytest.mark.spec("cli.show")
 def test_show_html_is_one_file_with_pictures(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -107,6 +110,7 @@ def test_show_html_is_one_file_with_pictures(
     assert "there is no folder" in capsys.readouterr().err
 
 
+@pytest.mark.spec("cli.errors")
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -149,6 +153,7 @@ def test_an_error_in_the_program_names_file_line_and_column(
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.spec("cli.help")
 def test_help_is_complete_and_a_bare_call_shows_it(capsys: pytest.CaptureFixture) -> None:
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
@@ -172,6 +177,7 @@ def _entry(name: str, value: str) -> EntryPoint:
     return EntryPoint(name=name, value=value, group="tilefoundry.commands")
 
 
+@pytest.mark.spec("cli.other-wheels")
 def test_commands_of_other_wheels_come_from_the_entry_point_group(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[argparse.Namespace] = []
     greet = SimpleNamespace(

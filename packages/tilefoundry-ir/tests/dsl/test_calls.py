@@ -22,6 +22,7 @@ def scaled(
     return tf.transpose(x * w * s, (1, 0))
 
 
+@pytest.mark.spec("dsl.sibling-and-child-calls")
 def test_a_sibling_takes_all_its_params_and_matches_extents():
     @func
     def f(x: Tensor[(M, 4), "f32"], w: ConstTensor[(4,), "f32"]) -> Tensor[(4, 16), "f32"]:
@@ -86,6 +87,7 @@ def test_refused_calls(run, call, message):
         )
 
 
+@pytest.mark.spec("dsl.calls-above")
 def test_calls_reach_only_what_is_defined_above(run):
     with pytest.raises(DslError, match="later is not defined here; a body sees only what is defined above"):
         run(

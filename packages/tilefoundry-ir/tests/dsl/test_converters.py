@@ -13,6 +13,7 @@ from tilefoundry.ir.errors import DslError
 N = DimVar("N", 1, 100)
 
 
+@pytest.mark.spec("dsl.converters")
 def test_a_converter_is_a_function_from_raw_names_kept_on_its_function():
     @module
     class M:
@@ -72,6 +73,7 @@ def test_converters_survive_renaming():
     assert list(M.renamed("other").lookup("f").converters) == ["w"]
 
 
+@pytest.mark.spec("dsl.converters")
 @pytest.mark.parametrize(
     ("converter", "message"),
     [
@@ -112,6 +114,7 @@ def f(x: Tensor[(4,), "f32"], w: ConstTensor[(4,), "f32"]):
         )
 
 
+@pytest.mark.spec("dsl.one-converter")
 def test_a_second_converter_on_another_function_of_the_module_is_refused(run):
     with pytest.raises(DslError, match="the weight 'w' already has a converter, on f") as caught:
         run(

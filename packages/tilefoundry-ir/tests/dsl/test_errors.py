@@ -16,6 +16,7 @@ def error_of(run, text: str) -> DslError:
     return caught.value
 
 
+@pytest.mark.spec("dsl.positions")
 @pytest.mark.parametrize(
     ("text", "line", "pointed"),
     [

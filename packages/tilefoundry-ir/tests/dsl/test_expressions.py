@@ -62,6 +62,7 @@ def test_augmented_assignment():
     torch.testing.assert_close(evaluate(f, a), (a + 1) * (a + 1))
 
 
+@pytest.mark.spec("dsl.literals")
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64"])
 def test_floats_take_the_float_dtype_beside_them(dtype):
     @func
@@ -72,6 +73,7 @@ def test_floats_take_the_float_dtype_beside_them(dtype):
     assert bind.value.args[0] == Constant(TensorType((), dtype), 1.0)
 
 
+@pytest.mark.spec("dsl.literals")
 @pytest.mark.parametrize("dtype", ["i8", "u8", "i32", "i64"])
 def test_ints_take_the_integer_dtype_beside_them(dtype):
     @func
@@ -91,6 +93,7 @@ def test_a_literal_looks_past_co_operands_of_other_kinds():
     assert bind.value.args[2].type.dtype is DType.bf16
 
 
+@pytest.mark.spec("dsl.literals")
 @pytest.mark.parametrize(
     ("dtype", "expression", "message"),
     [
@@ -200,6 +203,7 @@ def test_an_extent_cannot_choose_a_branch_it_does_not_settle(run):
         )
 
 
+@pytest.mark.spec("dsl.unrolling")
 def test_a_list_comprehension_unrolls():
     @func
     def f(a: Tensor[(N, 6), "f32"]) -> Tensor[(N, 6), "f32"]:
@@ -232,6 +236,7 @@ def test_operands_by_keyword_and_attributes_by_position():
     torch.testing.assert_close(evaluate(f, a), (1 - a).sum(1, keepdim=True))
 
 
+@pytest.mark.spec("dsl.annotations")
 def test_dtypes_may_be_names_or_objects():
     @func
     def f(a: Tensor[(N,), "f32"]) -> Tensor[(N,), "i32"]:

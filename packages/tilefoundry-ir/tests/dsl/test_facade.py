@@ -33,6 +33,7 @@ def probe(text: str) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.spec("facade.import-time")
 @pytest.mark.parametrize(("text", "bound"), [(PROBE, 0.3), (STAR, 1.0)], ids=["import", "star"])
 def test_import_is_quick_and_loads_no_framework(text, bound):
     runs = [probe(text) for _ in range(3)]
@@ -48,12 +49,14 @@ def test_the_facade_itself_loads_nothing_of_the_project():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.spec("facade.names")
 @pytest.mark.parametrize("name", tilefoundry.__all__)
 def test_every_public_name_resolves(name):
     assert getattr(tilefoundry, name) is getattr(tilefoundry, name)
     assert name in dir(tilefoundry)
 
 
+@pytest.mark.spec("facade.names")
 @pytest.mark.parametrize("facade", [tilefoundry, tilefoundry.dsl])
 def test_lazy_names_and_static_names_agree(facade):
     tree = ast.parse(Path(facade.__file__).read_text())
@@ -69,11 +72,13 @@ def test_lazy_names_and_static_names_agree(facade):
     assert sorted(static) == sorted(facade.__all__)
 
 
+@pytest.mark.spec("facade.names")
 @pytest.mark.parametrize("name", tilefoundry.dsl.__all__)
 def test_every_name_of_the_dsl_resolves(name):
     assert getattr(tilefoundry.dsl, name) is not None and name in dir(tilefoundry.dsl)
 
 
+@pytest.mark.spec("facade.no-shadow")
 def test_no_submodule_hides_a_public_name():
     folder = Path(tilefoundry.__file__).parent
     assert not {p.stem for p in folder.iterdir()} & set(tilefoundry.__all__)
@@ -110,6 +115,7 @@ from tilefoundry.target import CpuTarget, CudaTarget, Target
 """.strip().split("\n")
 
 
+@pytest.mark.spec("facade.import-lines")
 @pytest.mark.parametrize("line", IMPORT_LINES)
 def test_the_import_lines_of_model_files(line):
     names: dict = {}

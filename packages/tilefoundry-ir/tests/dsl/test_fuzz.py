@@ -35,6 +35,7 @@ def test_seeds_are_programs(run, seed):
     run(SEEDS[seed], math=math)
 
 
+@pytest.mark.spec("dsl.fuzz")
 @pytest.mark.parametrize("seed", range(len(SEEDS)))
 def test_mutants(run, seed, monkeypatch):
     typed: list[int] = []

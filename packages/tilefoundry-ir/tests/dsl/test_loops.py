@@ -21,6 +21,7 @@ def loops(function):
     return [stmt for stmt in function.stmts() if isinstance(stmt, For)]
 
 
+@pytest.mark.spec("dsl.loops")
 def test_a_range_is_one_node_whose_carries_are_the_rebound_names():
     @func
     def f(x: Tensor[(N,), "f32"]) -> Tensor[(N,), "f32"]:
@@ -133,6 +134,7 @@ def test_a_name_bound_afresh_in_the_body_may_change_its_type():
     torch.testing.assert_close(evaluate(f, x), y)
 
 
+@pytest.mark.spec("dsl.loops")
 @pytest.mark.parametrize("rows", [4, 7, 1, 3])
 def test_tiles_are_windows_and_the_last_one_is_cut(rows):
     @func

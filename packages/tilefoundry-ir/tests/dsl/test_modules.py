@@ -29,6 +29,7 @@ def calls(module: Module, name: str) -> list[FunctionCall]:
     return [s.value for s in stmts if hasattr(s, "value") and isinstance(s.value, FunctionCall)]
 
 
+@pytest.mark.spec("dsl.decorators")
 def test_a_class_becomes_a_module():
     assert isinstance(Layer, Module)
     assert (Layer.name, Layer.entry) == ("Layer", "step")
@@ -37,6 +38,7 @@ def test_a_class_becomes_a_module():
     assert calls(Layer, "step")[0].callee is Layer.lookup("project")
 
 
+@pytest.mark.spec("dsl.child-names")
 def test_children_are_named_after_their_attribute_and_called_with_activations():
     @module(entry="both")
     class Pair:
@@ -55,6 +57,8 @@ def test_children_are_named_after_their_attribute_and_called_with_activations():
     assert all(call.callee is child.lookup("step") for call, child in zip(found, Pair.modules, strict=True))
 
 
+@pytest.mark.spec("dsl.unrolling")
+@pytest.mark.spec("dsl.child-names")
 def test_a_tuple_of_named_modules_attaches_each_and_its_loop_unrolls():
     @module(entry="run")
     class Stack:
@@ -70,6 +74,7 @@ def test_a_tuple_of_named_modules_attaches_each_and_its_loop_unrolls():
     assert [call.path[0] for call in calls(Stack, "run")] == ["layer0", "layer1", "layer2", "layer0"]
 
 
+@pytest.mark.spec("dsl.sibling-and-child-calls")
 def test_a_function_of_a_child_and_of_its_child():
     @module
     class Outer:
@@ -93,6 +98,7 @@ def test_a_function_of_a_child_and_of_its_child():
     assert calls(Outer, "one")[2].callee is Outer.child("inner").child("deep").lookup("project")
 
 
+@pytest.mark.spec("dsl.methods-only")
 def test_a_module_of_methods_alone():
     @module
     class Steps:
@@ -113,6 +119,7 @@ def test_members_may_be_attached_functions_under_their_own_name():
     assert Owner.functions == (Layer.lookup("project"),)
 
 
+@pytest.mark.spec("dsl.sources")
 def test_a_module_in_a_factory_sees_the_factory_s_names():
     def build(width: int, layers: int) -> Module:
         scale = 1.0 / width
@@ -135,6 +142,7 @@ def test_a_module_in_a_factory_sees_the_factory_s_names():
     torch.testing.assert_close(evaluate(build(5, 0).lookup("f"), x), x / 5)
 
 
+@pytest.mark.spec("tree.attach-copies")
 def test_an_attached_child_is_copied_and_its_first_owner_stays():
     @module
     class First:
@@ -148,6 +156,7 @@ def test_an_attached_child_is_copied_and_its_first_owner_stays():
     assert First.part == Second.part
 
 
+@pytest.mark.spec("dsl.members")
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -181,6 +190,7 @@ class M:
         )
 
 
+@pytest.mark.spec("dsl.members")
 @pytest.mark.parametrize(
     ("source", "message"),
     [

@@ -29,6 +29,7 @@ def sibling(name: str):
 model = sibling("tir_model")
 
 
+@pytest.mark.spec("dsl.decorators")
 def test_elements_are_loaded_and_stored():
     @prim_func
     def f(x: Tensor[(N, 3), "f32"], y: Tensor[(N, 3), "f32"]):
@@ -72,6 +73,7 @@ def test_accumulators_and_parallel_pieces():
     assert top == [max(x[4 * i : 4 * i + 4]) for i in range(5)]
 
 
+@pytest.mark.spec("tir.statements")
 def test_branches_loops_and_allocations():
     @prim_func
     def f(x: Tensor[(N,), "f32"], y: Tensor[(N,), "f32"]):
@@ -97,6 +99,7 @@ def test_branches_loops_and_allocations():
     assert sum(isinstance(s, If) for s in walk_tir(f.body)) == 3
 
 
+@pytest.mark.spec("tir.statements")
 def test_return_and_abort():
     @prim_func
     def f(x: Tensor[(N,), "f32"], y: Tensor[(N,), "f32"]):
@@ -115,6 +118,7 @@ def test_return_and_abort():
         model.interpret(f, {"N": 1}, x=[101.0], y=y)
 
 
+@pytest.mark.spec("tir.ops")
 def test_views_and_tile_ops():
     @prim_func
     def f(x: Tensor[(N, 8), "f32"], w: Tensor[(8,), "f32"], y: Tensor[(N, 8), "f32"]):
@@ -154,6 +158,7 @@ def test_views_and_tile_ops():
     assert dict(found[7].attrs) == {"pending": 1}
 
 
+@pytest.mark.spec("tir.sync")
 def test_mesh_scopes_and_sync():
     @prim_func(topologies=(Topology("cta", 4), Topology("thread", 64)))
     def f(x: Tensor[(N,), "f32"], y: Tensor[(N,), "f32"]):
@@ -166,6 +171,7 @@ def test_mesh_scopes_and_sync():
     assert isinstance(scope, MeshScope) and dict(scope.body[1].attrs) == {"mesh": scope.mesh}
 
 
+@pytest.mark.spec("tir.launch")
 def test_launch():
     @module(entry="host")
     class M:

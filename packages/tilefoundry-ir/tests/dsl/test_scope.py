@@ -52,6 +52,7 @@ def test_a_closure_two_functions_out():
     assert constant_of(outer(7.0)()) == 7.0
 
 
+@pytest.mark.spec("dsl.scopes")
 def test_class_bodies_come_before_the_function_around_them_and_inner_before_outer():
     scale = 1.0
 
@@ -97,6 +98,7 @@ def test_a_nested_module_sees_functions_of_the_class_around_it():
     assert bind.value.callee.name == "twice"
 
 
+@pytest.mark.spec("dsl.scopes")
 def test_locals_hide_everything():
     @func
     def f(WIDTH: Tensor[(4,), "f32"]) -> Tensor[(4,), "f32"]:

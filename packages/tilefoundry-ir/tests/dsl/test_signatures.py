@@ -15,6 +15,8 @@ from tilefoundry.ir.types import DType, StorageKind, TensorType, TupleType
 N = DimVar("N", 1, 100)
 
 
+@pytest.mark.spec("dsl.decorators")
+@pytest.mark.spec("types.const-is-a-parameter")
 def test_func_gives_a_function_with_typed_params():
     @func
     def f(x: Tensor[(4, N), "f32"], w: ConstTensor[(N,), DType.from_name("f32")]) -> Tensor[(4, N), "f32"]:
@@ -28,6 +30,7 @@ def test_func_gives_a_function_with_typed_params():
     assert f.result == TensorType((4, N), DType.from_name("f32"))
 
 
+@pytest.mark.spec("dsl.annotations")
 def test_third_slot_is_the_layout_and_fourth_the_storage():
     @func
     def f(x: Tensor[(4, 8), "f32", None, "smem"]) -> Tensor[(4, 8), "f32"]:
@@ -44,6 +47,7 @@ def test_quoted_annotations_are_read():
     assert f.params[0].type.shape == (N,)
 
 
+@pytest.mark.spec("dsl.two-outputs")
 def test_two_outputs():
     @func
     def f(x: Tensor[(N,), "f32"]) -> tuple[Tensor[(N,), "f32"], Tensor[(N,), "bool"]]:
@@ -68,6 +72,7 @@ def test_a_result_that_is_not_declared_is_inferred():
     assert f.result == TensorType((N,), "bool")
 
 
+@pytest.mark.spec("types.one-range")
 @pytest.mark.parametrize(
     ("signature", "message"),
     [

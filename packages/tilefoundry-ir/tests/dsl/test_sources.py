@@ -30,6 +30,7 @@ def load(path):
     return module
 
 
+@pytest.mark.spec("dsl.sources")
 def test_a_file_is_an_ordinary_importable_module(tmp_path):
     path = tmp_path / "model.py"
     path.write_text(MODEL)
@@ -44,6 +45,7 @@ def test_a_file_with_other_letters_and_tabs(tmp_path):
     assert load(path).M.entry == "f"
 
 
+@pytest.mark.spec("dsl.sources")
 def test_a_notebook_cell_through_linecache(run):
     assert run(MODEL)["M"].entry == "f"
 
@@ -63,6 +65,7 @@ def test_a_changed_file_is_read_again(tmp_path):
     assert first != second and second.lookup("f").stmts()[0].value.args[1].value == 2.0
 
 
+@pytest.mark.spec("dsl.sources")
 def test_source_that_python_does_not_keep_is_an_error_that_says_so():
     with pytest.raises(
         DslError, match="Python keeps no source for f, and the DSL reads source text; put the definition"

@@ -12,6 +12,7 @@ from tilefoundry.ir.errors import DslError
 S = DimVar("S", 1, 9)
 
 
+@pytest.mark.spec("dsl.specialise")
 def test_variants_are_selected_by_the_extent():
     @module(entry="f")
     class M:
@@ -54,6 +55,7 @@ def test_a_call_of_a_specialised_function():
 VARIANT = '@f.specialize({pattern})\n    def _(x: Tensor[(S,), "f32"]) -> Tensor[(S,), "f32"]:\n        return x\n    '
 
 
+@pytest.mark.spec("dsl.specialise")
 @pytest.mark.parametrize(
     ("patterns", "message"),
     [
@@ -118,6 +120,7 @@ def _({variant}
         )
 
 
+@pytest.mark.spec("dsl.specialise")
 def test_one_axis_per_function(run):
     with pytest.raises(DslError, match="f is specialised over S; one axis per function"):
         run(

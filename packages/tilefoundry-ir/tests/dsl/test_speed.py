@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 DECODER = """
 B = DimVar("B", 1, 9); S = DimVar("S", 1, 513); L = DimVar("L", 1, 4097)
 H = 1024; HEADS = 16; KV = 8; D = 128; FFN = 3072
@@ -50,6 +52,7 @@ class Decoder:
 """
 
 
+@pytest.mark.spec("dsl.speed")
 def test_a_28_layer_decoder_is_read_in_two_seconds(run):
     start = time.perf_counter()
     decoder = run(DECODER)["Decoder"]

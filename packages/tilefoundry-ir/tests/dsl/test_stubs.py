@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 import tilefoundry.dsl.tf as tf
 from tilefoundry.dsl.stubs import tf_stub_text
 from tilefoundry.ir.hir import HIR_OPS
@@ -12,6 +14,7 @@ from tilefoundry.ir.hir import HIR_OPS
 STUB = Path(tf.__file__).with_suffix(".pyi")
 
 
+@pytest.mark.spec("ops.stubs")
 def test_the_stub_is_what_the_registry_gives():
     assert STUB.read_text() == tf_stub_text(), "run python tools/gen_tf_stubs.py"
 

@@ -13,6 +13,7 @@ N = DimVar("N", 4, 100)
 S = DimVar("S", 1, 5)
 
 
+@pytest.mark.spec("dsl.subscripts")
 @pytest.mark.parametrize(
     "index",
     [
@@ -61,6 +62,7 @@ def test_extents_as_bounds():
     torch.testing.assert_close(evaluate(f, x, y), x[0:2] + x[5:7] + x[5:7] + x[6:7])
 
 
+@pytest.mark.spec("dsl.subscripts")
 def test_a_dynamic_start_with_a_static_window():
     @func
     def f(x: Tensor[(N, 3), "f32"], p: Tensor[(), "i32"]) -> Tensor[(2, 3), "f32"]:
@@ -80,6 +82,7 @@ def test_items_of_a_tuple():
     assert torch.equal(evaluate(f, x), x[:, :2] - x[:, 2:])
 
 
+@pytest.mark.spec("dsl.subscripts")
 @pytest.mark.parametrize(
     ("index", "message"),
     [

@@ -20,6 +20,7 @@ CTA = Topology("cta", 8)
 THREAD = Topology("thread", 32)
 
 
+@pytest.mark.spec("dsl.implicit-module")
 def test_a_standalone_function_with_topologies_is_a_module_of_one_function():
     @func(topologies=(CTA,))
     def f(x: Tensor[(N,), "f32"]) -> Tensor[(N,), "f32"]:
@@ -29,6 +30,7 @@ def test_a_standalone_function_with_topologies_is_a_module_of_one_function():
     assert (f.name, f.entry, f.topologies, f.target) == ("f", "f", (CTA,), None)
 
 
+@pytest.mark.spec("dsl.implicit-module")
 def test_a_standalone_function_with_a_target_is_a_module_of_one_function():
     target = CpuTarget()
 
@@ -47,6 +49,7 @@ def test_bare_parentheses_change_nothing():
     assert not isinstance(f, Module)
 
 
+@pytest.mark.spec("dsl.implicit-module")
 def test_inside_a_class_it_is_a_child_module_called_with_activations():
     @module(entry="main")
     class M:
@@ -86,6 +89,7 @@ def test_module_declares_target_and_topologies():
     assert M.target is target and M.topologies == (CTA, THREAD)
 
 
+@pytest.mark.spec("dsl.topologies-first")
 def test_topologies_are_known_before_the_body_is_read():
     with pytest.raises(DslError, match="the mesh uses the level 'warp'; levels in force: cta, thread"):
 
@@ -98,6 +102,7 @@ def test_topologies_are_known_before_the_body_is_read():
                 return y
 
 
+@pytest.mark.spec("dsl.topologies-first")
 def test_nested_classes_look_outward_and_empty_topologies_stop_the_look():
     @module(topologies=(CTA,))
     class Outer:
@@ -169,6 +174,7 @@ def layout_of(function, name: str) -> ShardLayout:
     return found
 
 
+@pytest.mark.spec("dsl.layout-sugar")
 def test_extents_split_over_axes():
     @func
     def f(x: Tensor[(16, 64), "f32"]) -> Tensor[(16, 64), "f32"]:
@@ -181,6 +187,7 @@ def test_extents_split_over_axes():
     assert layout.attrs == (Split(0), Split(2), Split(3))
 
 
+@pytest.mark.spec("dsl.layout-sugar")
 def test_partial_values_are_stated_in_an_outer_set():
     mesh = Mesh(("cta", "thread"), (8, 32), ("b", "t"))
 
@@ -195,6 +202,7 @@ def test_partial_values_are_stated_in_an_outer_set():
     assert layout_of(f, "q").attrs == (Split(0), Broadcast())
 
 
+@pytest.mark.spec("dsl.layout-sugar")
 def test_a_split_that_does_not_divide_is_refused(run):
     with pytest.raises(DslError, match="the mesh extent 8 does not divide 12"):
         run(
@@ -217,6 +225,7 @@ def test_a_signature_declares_a_layout():
     assert f.params[0].type.layout.attrs == (Split(0),)
 
 
+@pytest.mark.spec("dsl.tiles-over-axes")
 def test_tiles_are_handed_to_a_mesh_axis_in_turn():
     @func
     def f(x: Tensor[(N, 4), "f32"]) -> Tensor[(N, 4), "f32"]:
@@ -232,6 +241,7 @@ def test_tiles_are_handed_to_a_mesh_axis_in_turn():
     torch.testing.assert_close(evaluate(f, x), x + 1)
 
 
+@pytest.mark.spec("dsl.tiles-over-axes")
 def test_a_cta_extent_may_be_a_dim_or_persistent():
     from tilefoundry.dsl import ceildiv
 

@@ -36,6 +36,7 @@ def f32(*shape: int) -> torch.Tensor:
     return torch.ones(shape)
 
 
+@pytest.mark.spec("eval.checks-first")
 @pytest.mark.parametrize(
     ("args", "error", "message"),
     [

@@ -39,6 +39,7 @@ def test_exact_types_have_no_bound(name):
         error_bound(DType.from_name(name))
 
 
+@pytest.mark.spec("eval.bounds")
 @given(st.lists(st.tuples(floats, floats), min_size=1, max_size=60), st.randoms())
 def test_dot_products_in_any_order_stay_inside(pairs, rng):
     a, b = (np.array(v, np.float32) for v in zip(*pairs, strict=True))
@@ -57,6 +58,7 @@ def test_dot_products_in_any_order_stay_inside(pairs, rng):
             assert abs(result - exact) <= bound.limit(exact, size)
 
 
+@pytest.mark.spec("eval.bounds")
 def test_accumulating_in_the_narrow_type_falls_outside():
     x = np.ones(4096, ml_dtypes.bfloat16)
     total = ml_dtypes.bfloat16(0)

@@ -65,6 +65,7 @@ def test_the_last_tile_is_cut_at_the_edge(n):
     assert torch.equal(out, x * 2) and torch.equal(total, (x * 2).sum(0))
 
 
+@pytest.mark.spec("eval.dispatch")
 def test_variants_are_taken_by_the_value_of_their_dim():
     @func
     def f(x: Tensor[(K,), "f32"]) -> Tensor[(K,), "f32"]:
@@ -100,6 +101,7 @@ class Outer:
         return inner(up) + down
 
 
+@pytest.mark.spec("eval.constants-of-callees")
 def test_calls_of_siblings_and_children():
     asked = []
 
@@ -135,12 +137,15 @@ def per_instance(x: Tensor[(2, 12), "f32"]) -> Tensor[(2, 12), "f32"]:
         return tf.reshape(tf.reshard(back, (2, 12), "gmem"), (2, 12))
 
 
+@pytest.mark.spec("shard.local-stays")
 def test_returning_what_one_instance_holds_is_refused():
     whole = per_instance.lookup("per_instance")
     own = next(s.target for s in whole.stmts() if isinstance(s, Bind) and s.target.name == "own")
     (scope,) = (s for s in whole.body.stmts if isinstance(s, MeshScope))
     escaping = Function("escaping", whole.params, own.type, Block((scope,), (own,)))
-    with pytest.raises(EvaluationError, match=r"escaping returns f32\[1, 1, 3\] .* fold it into a global value"):
+    with pytest.raises(
+        EvaluationError, match=r"escaping returns f32\[1, 1, 3\] .* fold it into a global value"
+    ):
         evaluate(escaping, torch.zeros(2, 12))
 
 

@@ -51,6 +51,7 @@ def check(ops, got, q, k, v, lengths, **options):
     ops.assert_close(got, want, length=8 * (q.shape[3] + k.shape[2]), magnitude=size, steps=8)
 
 
+@pytest.mark.spec("ops.attention")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
     "options",
@@ -70,6 +71,7 @@ def test_options(ops, dtype, options):
         check(ops, ops.run("attention", q, k, v, **options), q, k, v, [k.shape[2]] * len(q), **options)
 
 
+@pytest.mark.spec("ops.attention")
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_key_lengths(ops, kind):
     q, k, v = operands(ops, "f32")

@@ -144,6 +144,7 @@ def expected(value, source: str, target: str):
     return exact_integer(float(value), target) if source in FORMATS else wrapped(int(value), target)
 
 
+@pytest.mark.spec("types.casts")
 @pytest.mark.parametrize("source", TYPES)
 @pytest.mark.parametrize("target", TYPES)
 def test_cast_is_exact(ops, source, target):
@@ -162,6 +163,7 @@ def test_cast_is_exact(ops, source, target):
         assert same, f"{source} {value!r} to {target}: got {actual!r}, expected {exact!r}"
 
 
+@pytest.mark.spec("types.casts")
 @pytest.mark.parametrize("target", [t for t in FORMATS if t != "f64"])
 def test_cast_from_f32_agrees_with_ml_dtypes(ops, target):
     values = source_values(ops, "f32")

@@ -40,6 +40,7 @@ def with_dims(op, **attrs):
     return Function("f", (x,), call.type, Block((Bind(out, call),), (out,)))
 
 
+@pytest.mark.spec("ops.creation")
 def test_arange(ops):
     for end, start, step in ((5, 0, 1), (9, 2, 3), (8, 2, 3), (4, 4, 1), (0, -5, 2)):
         for dtype, kind in (("i64", np.int64), ("i32", np.int32)):
@@ -53,6 +54,7 @@ def test_arange_of_dims():
         assert got.tolist() == list(range(1, 2 * n + 1, 2))
 
 
+@pytest.mark.spec("ops.creation")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_zeros(ops, dtype):
     for shape in ((), (2, 3), (0, 4)):
@@ -90,6 +92,7 @@ def test_shape_of_and_rank(ops):
     ops.assert_same(got, np.array([4, 2]))
 
 
+@pytest.mark.spec("ops.creation")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_workspace_is_zero_where_asked_and_shows_otherwise(ops, dtype):
     type_ = TensorType((2, 3), dtype)
@@ -103,6 +106,7 @@ def test_workspace_is_zero_where_asked_and_shows_otherwise(ops, dtype):
         assert (dirty == float(np.iinfo(ops.NUMPY[dtype]).max)).all()
 
 
+@pytest.mark.spec("ops.creation")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_prefetch_is_the_identity(ops, dtype):
     x = ops.sample((2, 3), dtype, 0, 0.1, 1.0)

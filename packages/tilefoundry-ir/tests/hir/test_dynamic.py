@@ -79,6 +79,7 @@ CASES = [
 ELSEWHERE = {"zeros", "workspace", "tuple_get_item", "reshard", "local"}
 
 
+@pytest.mark.spec("ops.dynamic")
 def test_the_table_covers_every_op():
     assert {param.values[0] for param in CASES} | ELSEWHERE == set(HIR_OPS)
 
@@ -106,6 +107,7 @@ def _shapes(type_: Any, env: dict[str, int]) -> Any:
     return type_.concrete_shape(env), type_.dtype
 
 
+@pytest.mark.spec("ops.dynamic")
 @pytest.mark.parametrize(("op", "operands", "attrs", "empty"), CASES)
 def test_dynamic_equals_static(ops, op, operands, attrs, empty):
     types = tuple(_type(text, VARS) for text in operands)

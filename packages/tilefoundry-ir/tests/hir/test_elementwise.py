@@ -68,6 +68,7 @@ TORCH = {
 TORCH |= {"softplus": lambda x: torch.nn.functional.softplus(x, threshold=1e9)}
 
 
+@pytest.mark.spec("ops.elementwise")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", list(UNARY))
 def test_unary_floats(ops, name, dtype):
@@ -158,6 +159,7 @@ COMPARE = {
 }
 
 
+@pytest.mark.spec("ops.elementwise")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", [*ARITHMETIC, *COMPARE])
 def test_binary_floats(ops, name, dtype):
@@ -189,6 +191,7 @@ def _exact_division(name, a, b):
     return np.array(flat, np.float64).reshape(a.shape)
 
 
+@pytest.mark.spec("ops.elementwise")
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "floor_div", "mod", "minimum", "maximum", *COMPARE])
 def test_binary_integers(ops, name, dtype):
@@ -218,6 +221,7 @@ def test_binary_integers(ops, name, dtype):
     ops.assert_same(got, np.array(want, a.dtype))
 
 
+@pytest.mark.spec("ops.nan")
 def test_nan_wins_in_minimum_and_maximum(ops):
     a, b = np.array([1, np.nan, 2], np.float32), np.array([np.nan, 1, 3], np.float32)
     for name in ("minimum", "maximum"):
@@ -238,6 +242,7 @@ def test_integer_division_by_zero_is_an_error(ops):
             ops.run(name, np.array([1, 2], np.int32), np.array([1, 0], np.int32))
 
 
+@pytest.mark.spec("ops.elementwise")
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 def test_clamp(ops, dtype):
     x = ops.sample((3, 40), dtype, 2, -4.0 if dtype != "u8" else 0.0, 4.0)

@@ -31,6 +31,7 @@ def values(ops, shape, dtype, seed=0):
     return ops.sample(shape, dtype, seed, 0.1, 2.0)
 
 
+@pytest.mark.spec("ops.indexing")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_index_select(ops, dtype):
     x = values(ops, (4, 5, 3), dtype)
@@ -43,6 +44,7 @@ def test_index_select(ops, dtype):
                 ops.assert_same(got, np.take(x, index, axis=dim))
 
 
+@pytest.mark.spec("ops.indexing")
 @pytest.mark.parametrize("bad", [-1, 4, 100])
 def test_indices_outside_are_refused(ops, bad):
     x, rows = values(ops, (4, 2), "f32"), np.array([0, bad])
@@ -92,6 +94,7 @@ def test_index_copy_keeps_the_last_of_equal_indices(ops, dtype):
     ops.assert_same(ops.run("index_copy", dst, np.zeros(0, np.int32), src[:0]), dst)
 
 
+@pytest.mark.spec("ops.indexing")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cache_update(ops, dtype):
     cache, new = values(ops, (2, 6, 2, 3), dtype), values(ops, (2, 4, 2, 3), dtype, 1)
@@ -103,6 +106,7 @@ def test_cache_update(ops, dtype):
             ops.assert_same(ops.run("cache_update", cache, *at, new), want)
 
 
+@pytest.mark.spec("ops.indexing")
 @pytest.mark.parametrize(("pos", "s"), [(-1, 1), (5, 2), (7, 0), (0, 5), (0, -1)])
 def test_cache_update_outside_is_refused(ops, pos, s):
     cache, new = values(ops, (1, 6, 1, 2), "f32"), values(ops, (1, 4, 1, 2), "f32")

@@ -25,6 +25,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.spec("ops.matmul")
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_float_products(ops, dtype):
     for seed, (left, right) in enumerate(SHAPES):
@@ -61,6 +62,7 @@ def test_integer_product_without_library_agrees():
         assert torch.equal(got.as_subclass(torch.Tensor), a @ b)
 
 
+@pytest.mark.spec("ops.matmul")
 def test_bf16_accumulates_wide(ops):
     a = np.ones((1, 1024)).astype(ops.NUMPY["bf16"])
     assert ops.exact(ops.run("matmul", a, a.T.copy()))[0, 0] == 1024
@@ -97,6 +99,7 @@ def test_dynamic_extents(ops):
     ops.assert_close(got, ops.exact(x) @ ops.exact(w), length=4, magnitude=np.abs(x) @ np.abs(w))
 
 
+@pytest.mark.spec("ops.matmul")
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_grouped_products(ops, dtype):
     for offsets, rows in (([0, 2, 2, 7], 7), ([0, 0, 0, 0], 3), ([0, 4, 5, 6], 9), ([0, 0, 0, 0], 0)):

@@ -26,6 +26,7 @@ def layer_norm(x, first, eps, weight=1.0, bias=0.0):
     return centred / np.sqrt((centred**2).mean(axis=axes, keepdims=True) + eps) * weight + bias
 
 
+@pytest.mark.spec("ops.norms")
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_softmax(ops, dtype):
     for seed, shape in enumerate(SHAPES):
@@ -45,6 +46,7 @@ def test_softmax_of_large_values_and_infinities(ops):
     assert np.isnan(ops.run("softmax", np.array([[1.0, np.nan]], np.float32))).all()
 
 
+@pytest.mark.spec("ops.norms")
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_rms_norm(ops, dtype):
     for seed, shape in enumerate(SHAPES):
@@ -58,6 +60,7 @@ def test_rms_norm(ops, dtype):
         ops.assert_close(ops.run("rms_norm", x), plain, length=shape[-1], magnitude=np.abs(plain), steps=4)
 
 
+@pytest.mark.spec("ops.norms")
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_layer_norm(ops, dtype):
     for seed, shape in enumerate(SHAPES):

@@ -53,6 +53,7 @@ def test_storage_follows_the_decided_operands(ops):
         ops.infer("add", held, tensor((2,), storage="rmem"))
 
 
+@pytest.mark.spec("shard.op-rules")
 def test_a_reduction_is_complete(ops):
     summed = ops.infer("reduce", X, axes=(1,), keepdim=True, kind="sum")
     assert (

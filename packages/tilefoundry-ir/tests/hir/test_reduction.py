@@ -33,6 +33,7 @@ NUMPY_KINDS = {
 }
 
 
+@pytest.mark.spec("ops.reductions")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kind", list(NUMPY_KINDS))
 def test_float_reductions(ops, kind, dtype):
@@ -50,6 +51,7 @@ def test_float_reductions(ops, kind, dtype):
             ops.assert_close(got, want, length=length, magnitude=size)
 
 
+@pytest.mark.spec("ops.reductions")
 @pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "i32", "i64"])
 @pytest.mark.parametrize("kind", ["sum", "max", "min", "absmax"])
 def test_integer_reductions_keep_their_dtype_and_wrap(ops, kind, dtype):
@@ -67,6 +69,7 @@ def test_bool_reductions(ops):
     ops.assert_same(ops.run("reduce", x, axes=1, keepdim=False, kind="min"), x.all(axis=1))
 
 
+@pytest.mark.spec("ops.nan")
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16", "fp8e4m3", "fp8e5m2"])
 def test_nan_wins_and_negatives_have_a_negative_maximum(ops, dtype):
     row = np.array([[1, np.nan, 2], [-3, -1, -2]]).astype(ops.NUMPY[dtype])
@@ -75,6 +78,7 @@ def test_nan_wins_and_negatives_have_a_negative_maximum(ops, dtype):
         assert np.isnan(got[0]) and got[1] == want
 
 
+@pytest.mark.spec("ops.reductions")
 def test_accumulation_is_wider_than_the_dtype(ops):
     """4096 ones and a half of bf16: adding in bf16 would stall at 256."""
     x = np.ones((1, 4097)).astype(ops.NUMPY["bf16"])

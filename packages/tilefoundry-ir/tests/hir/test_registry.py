@@ -20,10 +20,12 @@ _LIST = (
 NAMES = set(_LIST.split())
 
 
+@pytest.mark.spec("ops.list")
 def test_every_op_of_the_list_is_registered_and_no_other():
     assert set(HIR_OPS) == NAMES
 
 
+@pytest.mark.spec("ops.list")
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_ops_are_complete(name):
     op = HIR_OPS[name]

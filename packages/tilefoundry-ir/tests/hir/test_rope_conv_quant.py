@@ -17,6 +17,7 @@ def turned(x, cos, sin):
     return x * cos + np.concatenate([-x[..., half:], x[..., :half]], axis=-1) * sin
 
 
+@pytest.mark.spec("ops.rope")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("table", ["f32", None])
 def test_rope(ops, dtype, table):
@@ -58,6 +59,7 @@ def convolve(x, w, bias, stride, padding, dilation, groups):
     return out
 
 
+@pytest.mark.spec("ops.conv-quant")
 @pytest.mark.parametrize("dtype", [*FLOATS, "fp8e4m3"])
 @pytest.mark.parametrize(
     ("stride", "padding", "dilation", "groups"),
@@ -102,6 +104,7 @@ def test_conv2d_dynamic(ops):
 LIMITS = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0, "f4e2m1": 6.0, "i8": 127.0}
 
 
+@pytest.mark.spec("ops.conv-quant")
 @pytest.mark.parametrize("target", list(LIMITS))
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 def test_quant(ops, dtype, target):

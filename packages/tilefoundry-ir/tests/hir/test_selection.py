@@ -38,6 +38,7 @@ def rows(x, axis):
     return moved.reshape(int(np.prod(moved.shape[:-1])), moved.shape[-1])
 
 
+@pytest.mark.spec("ops.selection")
 @pytest.mark.parametrize("dtype", ORDERED)
 def test_argmax_takes_the_lowest_index_of_equals(ops, dtype):
     for shape in ((7,), (3, 5), (2, 3, 64), (1, 1), (0, 3)):
@@ -60,6 +61,7 @@ def test_nan_is_the_greatest(ops):
     assert np.isnan(got[0, :2]).all() and got[0, 2] == 5
 
 
+@pytest.mark.spec("ops.selection")
 @pytest.mark.parametrize("dtype", ORDERED)
 @pytest.mark.parametrize("largest", [True, False])
 def test_topk_gives_ties_to_the_lower_index(ops, dtype, largest):

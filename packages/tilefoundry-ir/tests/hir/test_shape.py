@@ -31,6 +31,7 @@ def values(ops, shape, dtype, seed=0):
     return ops.sample(shape, dtype, seed, 0.1, 2.0)
 
 
+@pytest.mark.spec("ops.views")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reshape(ops, dtype):
     for shape, new, want in (
@@ -72,6 +73,7 @@ def test_transpose(ops, dtype):
     ops.assert_same(ops.run("transpose", x), x.T)
 
 
+@pytest.mark.spec("ops.views")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_slice(ops, dtype):
     x = values(ops, (4, 5, 6), dtype)
@@ -117,6 +119,7 @@ def test_slice_by_dims(ops):
     assert x.shape == (s,)
 
 
+@pytest.mark.spec("ops.views")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_insert_slice(ops, dtype):
     dst, update = values(ops, (4, 5), dtype), values(ops, (2, 3), dtype, 7)
@@ -132,6 +135,7 @@ def test_insert_slice(ops, dtype):
         ops.run("insert_slice", dst, update, np.array(3, np.int64), offsets=(None, 1))
 
 
+@pytest.mark.spec("ops.views")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_concat_stack_split(ops, dtype):
     a, b, empty = values(ops, (2, 3), dtype), values(ops, (2, 4), dtype, 1), values(ops, (2, 0), dtype)

@@ -41,6 +41,7 @@ def test_equal_programs_have_equal_digests_and_copies_keep_them() -> None:
     assert digest(layer()) == digest(layer()) == digest(layer().cloned())
 
 
+@pytest.mark.spec("text.covers")
 @pytest.mark.parametrize("change", [{"hi": 10}, {"scale": "2.5"}, {"cta": 8}])
 def test_a_callee_an_extent_or_a_mesh_scope_changes_the_digest(change: dict) -> None:
     assert digest(layer(**change)) != digest(layer())
@@ -58,6 +59,8 @@ def test_metadata_does_not_count_and_needs_no_text() -> None:
         as_script(noted)
 
 
+@pytest.mark.spec("text.digest-cached")
+@pytest.mark.spec("text.covers")
 def test_the_levels_in_force_count_in_order_and_the_text_is_printed_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -85,6 +88,7 @@ def test_the_levels_in_force_count_in_order_and_the_text_is_printed_once(
     assert sum(1 for node in printed if node is child) == 1
 
 
+@pytest.mark.spec("text.speed")
 def test_print_and_digest_of_a_decoder_of_28_layers_take_less_than_0_3_seconds() -> None:
     source = LAYER.format(hi=9, scale="2.0", cta=4, method="") + (
         "\ndef make(n):\n"

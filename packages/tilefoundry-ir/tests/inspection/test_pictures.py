@@ -99,6 +99,7 @@ class Net:
     ET.parse(view(read_back(source)["Net"].lookup("step")).save(tmp_path / "step.svg"))
 
 
+@pytest.mark.spec("shard.picture")
 def test_a_shard_layout_shows_who_holds_what() -> None:
     mesh = Mesh(("cta",), (2, 3), ("x", "y"))
     shard = layout_from_sugar((4, 6), (4 @ mesh.x, 6 @ mesh.y))
@@ -125,6 +126,7 @@ def test_large_and_dynamic_shards() -> None:
         layout_from_sugar((2, n), (2 @ mesh.x, n))._repr_svg_()
 
 
+@pytest.mark.spec("facade.view")
 def test_view_takes_layouts_and_names_what_it_does_not_take() -> None:
     assert view(Layout((4, 6))).svgs == (algebra.Layout((4, 6), (6, 1))._repr_svg_(),)
     assert isinstance(view(algebra.Layout((4, 6))), View)

@@ -102,6 +102,7 @@ def f(pos: Tensor[(), "i64"], y: Tensor[(4,), "i32"], z: Tensor[(), "f32"]):
 }
 
 
+@pytest.mark.spec("tir.statements")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_authored_function_reads_back_equal(name: str) -> None:
     function = read_back(HEAD + PROGRAMS[name])["f"]
@@ -130,6 +131,7 @@ class Net:
 """
 
 
+@pytest.mark.spec("tir.launch")
 def test_a_module_with_launches_reads_back_equal() -> None:
     net = read_back(HEAD + MODULE)["Net"]
     assert isinstance(net, Module)

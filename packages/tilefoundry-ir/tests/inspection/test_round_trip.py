@@ -33,12 +33,14 @@ def reads_back(node: Function | Module) -> str:
     return text
 
 
+@pytest.mark.spec("text.round-trip")
 @pytest.mark.parametrize("run", range(RUNS))
 def test_generated_programs_read_back_equal(run: int) -> None:
     for seed in range(run * SEEDS, (run + 1) * SEEDS):
         reads_back(parsed(seed)[1])
 
 
+@pytest.mark.spec("text.round-trip")
 def test_the_generator_reaches_every_construct() -> None:
     seen: Counter[str] = Counter()
     for seed in range(150):
@@ -185,6 +187,7 @@ class Net:
 """.replace("LAYOUT", "Layout((B, 2, 4), strides=(4, 0, 1))")
 
 
+@pytest.mark.spec("text.golden")
 def test_a_module_prints_in_its_golden_form() -> None:
     assert reads_back(read_back(SOURCE)["Net"]) == GOLDEN
 

@@ -52,6 +52,7 @@ def image(layout) -> list[int]:
     return [sum(c * d for c, d in zip(crd, strides, strict=True)) for crd in itertools.product(*ranges)]
 
 
+@pytest.mark.spec("layout.function")
 @given(layouts())
 def test_evaluation_follows_nested_loops(layout):
     expected = image(layout)
@@ -69,6 +70,7 @@ def test_coordinates_round_trip(shape):
         assert lay.crd2idx(crd, shape) == i
 
 
+@pytest.mark.spec("layout.coalesce")
 @given(layouts())
 def test_coalesce_keeps_the_function_and_merges_all_it_can(layout):
     small = lay.coalesce(layout)
@@ -99,7 +101,8 @@ def affine_over(values: list[int], extent: int) -> bool:
     return False
 
 
-@settings(max_examples=300)
+@pytest.mark.spec("layout.composition")
+@settings(max_examples=120)
 @given(layouts(max_stride=12), layouts(max_size=60, max_stride=12))
 def test_composition_is_exact_or_refused(outer, inner):
     try:
@@ -111,7 +114,7 @@ def test_composition_is_exact_or_refused(outer, inner):
     assert lay.weakly_congruent(inner.shape, composed.shape)
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(compact(max_size=96), st.integers(1, 12), st.integers(1, 12))
 def test_composition_with_one_mode_is_refused_only_without_an_answer(outer, extent, step):
     assume((extent - 1) * step < outer.size())
@@ -123,6 +126,7 @@ def test_composition_with_one_mode_is_refused_only_without_an_answer(outer, exte
             lay.composition(outer, Layout(extent, step))
 
 
+@pytest.mark.spec("layout.composition")
 def test_composition_of_the_known_bad_pair_is_refused():
     with pytest.raises(CompositionError, match=r"\(4,6,8\):\(2,3,5\).*6:3"):
         lay.composition(Layout((4, 6, 8), (2, 3, 5)), Layout(6, 3))
@@ -142,6 +146,7 @@ def test_composition_cute_examples():
     assert str(by_mode) == "(3,(2,4)):(236,(26,1))"
 
 
+@pytest.mark.spec("layout.complement")
 @given(layouts(max_stride=40), st.integers(1, 200))
 def test_complement_fills_the_gaps_once(layout, target):
     try:
@@ -167,12 +172,14 @@ def test_inverses_of_a_bijection(layout):
     assert [left(layout(i)) for i in range(layout.size())] == list(range(layout.size()))
 
 
+@pytest.mark.spec("layout.inverses")
 @given(layouts())
 def test_right_inverse_is_a_right_inverse(layout):
     right = lay.right_inverse(layout)
     assert [layout(right(i)) for i in range(right.size())] == list(range(right.size()))
 
 
+@pytest.mark.spec("layout.inverses")
 @given(layouts(max_stride=60))
 def test_left_inverse_where_there_is_one(layout):
     try:
@@ -182,7 +189,8 @@ def test_left_inverse_where_there_is_one(layout):
     assert [left(layout(i)) for i in range(layout.size())] == list(range(layout.size()))
 
 
-@settings(max_examples=500)
+@pytest.mark.spec("layout.injective")
+@settings(max_examples=100)
 @given(layouts(max_stride=60))
 def test_injectivity_matches_enumeration(layout):
     assert lay.is_injective(layout) == (len(set(image(layout))) == layout.size())
@@ -197,7 +205,8 @@ def test_injectivity_of_huge_layouts_needs_no_walk():
     assert not lay.is_injective(Layout((4, big, big), (1, 3, 4 * big)))
 
 
-@settings(max_examples=200)
+@pytest.mark.spec("layout.divides")
+@settings(max_examples=100)
 @given(compact(max_size=120), st.data())
 def test_divide_partitions(layout, data):
     total = layout.size()
@@ -213,6 +222,7 @@ def test_divide_partitions(layout, data):
     assert image(divided[0]) == first
 
 
+@pytest.mark.spec("layout.divides")
 def test_divide_forms_agree_on_shapes():
     """Golden shapes of the four forms for a 9x(4x8) layout and a 3 x (2,4) tiler."""
     layout = Layout((9, (4, 8)), (59, (13, 1)))
@@ -228,6 +238,7 @@ def test_divide_refuses_a_ragged_edge():
         lay.logical_divide(Layout(10), 4)
 
 
+@pytest.mark.spec("layout.products")
 @given(compact(max_size=24), compact(max_size=24))
 def test_product_repeats_without_overlap(block, order):
     whole = lay.logical_product(block, order)
@@ -236,6 +247,7 @@ def test_product_repeats_without_overlap(block, order):
     assert [v // block.size() for v in image(whole[1])] == image(order)
 
 
+@pytest.mark.spec("layout.products")
 def test_blocked_and_raked_products():
     """Golden values from the CuTe documentation's 2x5 by 3x4 product."""
     block, order = Layout((2, 5), (5, 1)), Layout((3, 4), (1, 3))

@@ -22,6 +22,7 @@ def entry(begin, end, shape=None, dtype="U8"):
     return {"dtype": dtype, "shape": [end - begin] if shape is None else shape, "data_offsets": [begin, end]}
 
 
+@pytest.mark.spec("header.exact")
 def test_reads_what_the_library_wrote(tmp_path):
     arrays = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "s": np.array(2.5, np.float16)}
     save_file(arrays, tmp_path / "f.safetensors", metadata={"k": "v"})
@@ -50,6 +51,7 @@ def test_library_reads_what_is_encoded(tmp_path):
     assert sh.read_header(tmp_path / "f") == header
 
 
+@pytest.mark.spec("header.exact")
 @pytest.mark.parametrize(
     ("header", "data", "error", "words"),
     [

@@ -16,6 +16,7 @@ from tilefoundry.ir.layout import ComposedLayout, Layout, Swizzle
 pytestmark = pytest.mark.spec("layout-algebra")
 
 
+@pytest.mark.spec("layout.function")
 def test_default_strides_are_dense_first_mode_fastest():
     assert Layout((4, (2, 3))).stride == (1, (4, 8))
 
@@ -80,6 +81,7 @@ def test_swizzle_permutes_each_period(bits, base, shift):
     assert swizzle(3 * swizzle.period + 1) == 3 * swizzle.period + swizzle(1)
 
 
+@pytest.mark.spec("layout.swizzle")
 def test_swizzle_golden_bits():
     """Rows of eight 8-byte words, XORed by the row number: the textbook conflict-free tile."""
     tile = lay.swizzled(Swizzle(3, 0, 3), Layout((8, 8), (8, 1)))
@@ -90,6 +92,7 @@ def test_swizzle_golden_bits():
     ]
 
 
+@pytest.mark.spec("layout.swizzle")
 @given(st.integers(0, 40), st.sampled_from([Layout(16), Layout((4, 4), (4, 1)), Layout((2, 4), (3, 16))]))
 def test_composed_layout_bounds_its_indices(offset, inner):
     composed = ComposedLayout(Swizzle(2, 1, 2), offset, inner)
@@ -104,6 +107,7 @@ def test_composed_layout_composes_inside():
     assert [row(i) for i in range(4)] == [tile(4 * i) for i in range(4)]
 
 
+@pytest.mark.spec("layout.picture")
 def test_picture_shows_every_index():
     root = ET.fromstring(Layout((3, 4), (4, 1))._repr_svg_())
     texts = [t.text for t in root.iter("{http://www.w3.org/2000/svg}text")]
@@ -117,6 +121,7 @@ def test_picture_of_a_huge_layout_is_cut():
     assert "first 4096 x 1" in picture and picture.count("<rect") == 4096
 
 
+@pytest.mark.spec("layout.pure")
 def test_importing_the_door_loads_the_standard_library_only():
     code = (
         "import sys; before = set(sys.modules); import tilefoundry.ir.layout;"

@@ -89,12 +89,14 @@ def test_the_module_behind_a_reading(tree):
     assert (tree.name, tree.entry) == ("Tree", "step")
 
 
+@pytest.mark.spec("eval.constants-of-callees")
 def test_calls_into_children_use_the_childs_reading(tree):
     want = X * DATA["left.w"] * W * DATA["right.w"]
     torch.testing.assert_close(tree(X), want)
     torch.testing.assert_close(tree.around(X), want + X)
 
 
+@pytest.mark.spec("eval.constants-of-callees")
 def test_a_bare_module_refuses_what_reads_childrens_weights():
     for call in (Tree.step, Tree.around):
         with pytest.raises(EvaluationError, match=r"reads left\.w, a child's weight.*\.load\(resource\)"):

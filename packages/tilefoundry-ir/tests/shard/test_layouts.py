@@ -41,6 +41,7 @@ def golden() -> ShardLayout:
     return layout_from_sugar((2, 1536), (2 @ M.x, 12 @ M.y, 128 @ M.t))  # type: ignore[return-value]  # sharded
 
 
+@pytest.mark.spec("shard.golden")
 def test_the_golden_case() -> None:
     shard = golden()
     assert shard.shape == (2, 4, 3, 32, 4)
@@ -51,6 +52,7 @@ def test_the_golden_case() -> None:
     assert settle_strides(shard, None, RMEM, GMEM).strides == (1536, 384, 128, 4, 1)
 
 
+@pytest.mark.spec("shard.strides-by-direction")
 def test_strides_settle_by_direction() -> None:
     shard = golden()
     own, shared = engine_strides(shard), shared_strides(shard)
@@ -63,11 +65,13 @@ def test_strides_settle_by_direction() -> None:
     assert settle_strides(shard, None, GMEM, GMEM).strides == shared
 
 
+@pytest.mark.spec("shard.strides-by-direction")
 def test_written_strides_stay_verbatim() -> None:
     written = golden().with_strides((7, 5, 3, 2, 1))
     assert settle_strides(written, None, GMEM, RMEM) is written
 
 
+@pytest.mark.spec("shard.partition")
 @given(st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=4), st.randoms())
 def test_parts_tile_the_whole_exactly_once(extents: list[int], random) -> None:
     split = [k for k in range(len(extents)) if random.random() < 0.5]
@@ -92,6 +96,7 @@ def test_parts_tile_the_whole_exactly_once(extents: list[int], random) -> None:
     assert dense == set(range(len(dense)))
 
 
+@pytest.mark.spec("dsl.layout-sugar")
 def test_sugar_splits_over_several_axes_and_states_partial_values() -> None:
     shard = layout_from_sugar((24, 5), (M.x.split_over(24, (M.x, M.y)), 5))
     assert isinstance(shard, ShardLayout)
@@ -118,6 +123,7 @@ def test_dynamic_extents_split_where_the_division_is_exact() -> None:
     assert shard.shape == (k, 4, 3)
 
 
+@pytest.mark.spec("shard.refused")
 @pytest.mark.parametrize(
     ("build", "message"),
     [

@@ -28,6 +28,7 @@ CTA, THREAD = Topology("cta", 2), Topology("thread", 128)
 N = DimVar("N", 1, 100)
 
 
+@pytest.mark.spec("mesh.spelling")
 def test_a_mesh_reads_by_position_and_by_keyword() -> None:
     mesh = Mesh(("cta",), (8,), ("b",))
     assert mesh == Mesh(topologies=("cta",), layout=Layout((8,)), names=("b",)) == Mesh("cta", (8,), "b")
@@ -60,6 +61,7 @@ def test_parts_that_do_not_fit_are_refused(build, message: str) -> None:
         build()
 
 
+@pytest.mark.spec("mesh.several-gpus")
 @pytest.mark.parametrize("level", ["gpu", "device", "node", "host", "rank"])
 def test_meshes_over_several_gpus_are_refused_by_name(level: str) -> None:
     with pytest.raises(UnsupportedError, match=f"'{level}' spans several GPUs"):
@@ -76,6 +78,7 @@ def test_an_unknown_level_lists_the_levels_in_force() -> None:
         Mesh(("warp",), (2,)).resolved((CTA, THREAD))
 
 
+@pytest.mark.spec("mesh.slices")
 def test_slices_keep_axes_and_select_participants() -> None:
     mesh = Mesh((CTA, THREAD), (2, 4, 32), ("x", "y", "t"))
     part = mesh[1, 1:3, 0:16]
@@ -86,6 +89,7 @@ def test_slices_keep_axes_and_select_participants() -> None:
     assert found["thread"] == tuple(y * 32 + t for y in (1, 2) for t in range(16))
 
 
+@pytest.mark.spec("mesh.slices")
 @given(st.data())
 def test_participants_are_the_instances_inside_the_window(data: st.DataObject) -> None:
     shape = (2, *data.draw(st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=3)))

@@ -52,6 +52,7 @@ def check_split(op: str, run: Any, result: TensorType, value: torch.Tensor, *ope
         torch.testing.assert_close(got.reshape(-1), want.reshape(-1), msg=f"{op} at {place}")
 
 
+@pytest.mark.spec("shard.op-rules")
 def test_elementwise_ops_keep_the_layout() -> None:
     t = sharded((8, 12), (8 @ M.y, 12 @ M.x))
     x, y = torch.randn(8, 12).double(), torch.randn(8, 12).double()
@@ -144,6 +145,7 @@ def test_products_split_rows_and_columns() -> None:
     )
 
 
+@pytest.mark.spec("shard.op-rules")
 def test_products_over_a_split_axis_leave_partial_sums() -> None:
     lhs, rhs = sharded((3, 8), (3, 8 @ M.y)), sharded((8, 5), (8 @ M.y, 5))
     a, b = torch.randn(3, 8).double(), torch.randn(8, 5).double()

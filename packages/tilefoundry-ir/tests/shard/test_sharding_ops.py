@@ -27,6 +27,7 @@ def sharded(shape: tuple, written: Any, storage: str = "rmem") -> TensorType:
     return TensorType(shape, "f32", layout_from_sugar(shape, written), storage)
 
 
+@pytest.mark.spec("shard.strides-by-direction")
 def test_reshard_settles_strides_by_direction_and_keeps_the_shape() -> None:
     x = TensorType((2, 48), "f32")
     down = call("reshard", x, layout=(2 @ M.x, 12 @ M.y, 4), storage="rmem")
@@ -40,6 +41,7 @@ def test_reshard_settles_strides_by_direction_and_keeps_the_shape() -> None:
     assert again.layout.owns_engines
 
 
+@pytest.mark.spec("shard.refused")
 def test_reshard_refuses_what_it_cannot_mean() -> None:
     x = TensorType((4, 8), "f32", None, "gmem")
     with pytest.raises(TypeRuleError, match=r"from gmem to rmem needs layout="):
@@ -84,6 +86,7 @@ def reduced(x: Tensor[(4, 6), "f32"]) -> Tensor[(6,), "f32"]:
 """
 
 
+@pytest.mark.spec("shard.values")
 def test_an_instance_computes_on_its_own_part_and_the_fold_puts_parts_back() -> None:
     names = read_back(SOURCE)
     x, scale = torch.randn(2, 48), torch.randn(4)
@@ -96,6 +99,7 @@ def test_an_instance_computes_on_its_own_part_and_the_fold_puts_parts_back() -> 
     torch.testing.assert_close(got, want)
 
 
+@pytest.mark.spec("shard.values")
 def test_partial_values_fold_to_their_reduction() -> None:
     names = read_back(SOURCE)
     x = torch.randn(4, 6)
@@ -134,6 +138,7 @@ def test_a_fold_needs_the_mesh_and_the_local_shape() -> None:
         call("reshard", part, layout=(2 @ M.x, 6), storage="gmem")
 
 
+@pytest.mark.spec("shard.local-stays")
 def test_what_one_instance_holds_is_neither_returned_nor_passed_on() -> None:
     head = "from tilefoundry.dsl import *\n\n@func\ndef g(v: Tensor[(1, 2, 6), 'f32']): return v * 2.0\n\n"
     body = (

@@ -43,6 +43,7 @@ def ids_of(mesh: Mesh, instance: dict[str, Any]) -> dict[str, int]:
     return {name: instance[name] for name in mesh.level_names}
 
 
+@pytest.mark.spec("mesh.axes-to-levels")
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c["name"])
 def test_axes_map_to_levels_and_instances_to_coordinates(case: dict[str, Any]) -> None:
     mesh = mesh_of(case)
@@ -62,6 +63,7 @@ def attr_of(text: str) -> ShardAttr:
     return Split(int(text[1:])) if text[0] == "S" else Broadcast() if text == "B" else Partial("sum")
 
 
+@pytest.mark.spec("mesh.one-vector-file")
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c["name"])
 def test_local_shapes_and_offsets(case: dict[str, Any]) -> None:
     mesh = mesh_of(case)
@@ -96,6 +98,7 @@ def test_every_order_of_a_levels_axes_numbers_its_instances(shape: tuple[int, ..
             assert local_index(mesh, {"thread": instance}) == table[instance]
 
 
+@pytest.mark.spec("mesh.axes-to-levels")
 @pytest.mark.parametrize(
     ("shape", "counts", "groups"),
     [
