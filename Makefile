@@ -5,7 +5,7 @@ export UV_PROJECT_ENVIRONMENT ?= .venv
 
 PACKAGES := tilefoundry-ir tilefoundry-runtime tilefoundry-cuda strideweave-carriers
 
-.PHONY: quickstart test lint types boundaries isolation wheels docs clean setup uv installed
+.PHONY: quickstart test fuzz lint types boundaries isolation wheels docs clean setup uv installed
 
 setup: uv
 	$(UV) sync --quiet --locked
@@ -18,6 +18,13 @@ quickstart: setup
 
 test: setup
 	$(UV) run --no-sync python -m pytest $(PYTEST_ARGS)
+
+# 20,000 damaged checkpoints and alias tables, with the branch coverage they reach.
+fuzz: setup
+	TILEFOUNDRY_FUZZ=10000 $(UV) run --no-sync coverage run --branch --data-file=.coverage \
+	    --include='packages/tilefoundry-runtime/src/tilefoundry/runtime/resource/*,packages/tilefoundry-ir/src/tilefoundry/ir/safetensors_header.py' \
+	    -m pytest -q packages/tilefoundry-runtime/tests/test_fuzz_resources.py
+	$(UV) run --no-sync coverage report
 
 lint: setup
 	$(UV) run --no-sync ruff check .
