@@ -62,6 +62,7 @@ TILE_OPS: dict[str, TileOp] = {
         TileOp("memory_span"),
         TileOp("copy"),
         TileOp("fill"),
+        TileOp("insert_window"),
         TileOp("copy_async"),
         TileOp("cp_async_commit", 0),
         TileOp("cp_async_wait", 0),

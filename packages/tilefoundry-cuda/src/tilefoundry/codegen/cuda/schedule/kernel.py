@@ -41,10 +41,12 @@ def accepts(nest: Nest) -> bool:
 
 
 def _is_whole(spec: KernelSpec) -> bool:
-    stmts = spec.function.stmts()
-    if len(stmts) != 1 or not isinstance(stmts[0], Bind) or not isinstance(stmts[0].value, Call):
-        return False
-    return stmts[0].value.op.name in CUDA_WHOLE_OPS or stmts[0].value.op.name in WHOLE_OPS
+    first = spec.function.stmts()[0]
+    assert isinstance(first, Bind)
+    return isinstance(first.value, Call) and first.value.op.name in _WHOLE
+
+
+_WHOLE = frozenset(CUDA_WHOLE_OPS) | frozenset(WHOLE_OPS)
 
 
 def _nest(spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:

@@ -28,7 +28,7 @@ __all__ = ["CUDA_WHOLE_OPS", "schedule_whole"]
 
 def schedule_whole(spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
     """The kernel's mesh scope around the one op."""
-    (bind,) = spec.function.stmts()
+    bind = spec.function.stmts()[0]
     assert isinstance(bind, Bind) and isinstance(bind.value, Call)
     call = bind.value
     rule = CUDA_WHOLE_OPS.get(call.op.name) or WHOLE_OPS[call.op.name]
