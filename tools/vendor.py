@@ -143,7 +143,12 @@ def unpack(pin: Pin, wheel: Path, target: Path) -> None:
             )
         if target.exists():
             target.rename(Path(scratch) / "old")
-        fresh.rename(target)
+        try:
+            fresh.rename(target)
+        except OSError:
+            # Another process came first; its tree must be the pinned one.
+            if tree_digest(target) != pin.tree_sha256:
+                raise
 
 
 def materialise(vendor_dir: Path = VENDOR_DIR, *, offline: bool = False) -> Path:
