@@ -16,8 +16,9 @@ uv:
 quickstart: setup
 	PYTHONPATH=tests-integration $(UV) run --no-sync python -m pipeline.quickstart
 
+# Two processes; a file's tests stay together, since they share what its fixtures build.
 test: setup
-	$(UV) run --no-sync python -m pytest $(PYTEST_ARGS)
+	$(UV) run --no-sync python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 # 20,000 damaged checkpoints and alias tables, with the branch coverage they reach.
 fuzz: setup
