@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from tilefoundry.inspection.summary import op_counts, table
 from tilefoundry.ir import layout as algebra
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.types import DimVar
-from tilefoundry.ir.types.shard import Layout, Mesh, layout_from_sugar
+from tilefoundry.ir.types.shard import Layout, Mesh, P, layout_from_sugar
 
 NS = "{http://www.w3.org/2000/svg}"
 
@@ -115,6 +115,49 @@ def test_a_shard_layout_shows_who_holds_what() -> None:
         owners.setdefault(text, set()).add(fill)
     assert all(len(colours) == 1 for colours in owners.values())
     assert len({next(iter(colours)) for colours in owners.values()}) == 6
+
+
+def test_texts_stay_inside_their_cells_and_the_picture() -> None:
+    mesh = Mesh(("cta", "thread"), (2, 4, 32), ("x", "y", "t"))
+    shard = layout_from_sugar((2, 1536), (2 @ mesh.x, 12 @ mesh.y, 128 @ mesh.t))
+    narrow = layout_from_sugar((4, 8), ((4 @ mesh.y, 8), {mesh.t @ P("sum")}))
+    for root in (ET.fromstring(one._repr_svg_()) for one in (shard, narrow, algebra.Layout((2,), (10**9,)))):
+        title, *_ = root.iter(f"{NS}text")
+        width = float(root.get("width", "0"))
+        assert len(title.text or "") * 7.2 <= width  # monospace letters are 0.6 of the font's size wide
+        children = list(root)
+        for rect, text in pairwise(children):
+            if rect.tag == f"{NS}rect":
+                assert len(text.text or "") * 6 <= float(rect.get("width", "0"))
+                assert float(rect.get("x", "0")) + float(rect.get("width", "0")) <= width
+
+
+def test_an_arrow_passes_beside_a_loop() -> None:
+    source = """
+from tilefoundry.dsl import *
+
+@func
+def f(x: Tensor[(4, 4), "f32"], y: Tensor[(4, 4), "f32"]) -> tuple[Tensor[(4, 4), "f32"], Tensor[(4,), "f32"]]:
+    total = tf.zeros(Tensor[(4,), "f32"])
+    h = tf.matmul(x, y)
+    for i in range(4):
+        total = total + tf.sin(tf.cos(h[i]))
+    return tf.softmax(h, axis=-1), total
+"""
+    placed = place(function_graph(read_back(source)["f"]))
+    (svg,) = view(read_back(source)["f"]).svgs
+    loop = next(box for box in placed.boxes.values() if box.node.kind == "loop")
+    soft = next(box for box in placed.boxes.values() if box.node.title == "softmax")
+    # From the middle of softmax straight down past the lower edge of the loop.
+    x, y = soft.x + soft.width / 2, soft.y + soft.height + 24
+    assert not loop.x <= x <= loop.x + loop.width
+    assert f"M{x:g},{y:g} V{loop.y + loop.height + 24:g} C" in svg
+
+
+def test_members_of_a_module_stand_below_its_name() -> None:
+    _, node = next(p for p in map(parsed, range(40)) if p[0].is_module and p[1].modules)
+    rows = [(float(t.get("y", "0")), t.text) for t in ET.fromstring(view(node).svgs[0]).iter(f"{NS}text")]
+    assert all(below - above >= 11 for (above, _), (below, _) in pairwise(rows) if below > above)
 
 
 def test_large_and_dynamic_shards() -> None:

@@ -46,7 +46,11 @@ def _svg(width: float, height: float, title: str, parts: list[str]) -> str:
 
 def _graph(placed: Placed, x: float, y: float) -> list[str]:
     boxes = [part for box in placed.boxes.values() for part in _box(box, x, y)]
-    edges = [_edge(placed.boxes[key], box, x, y) for box in placed.boxes.values() for key in box.node.inputs]
+    edges = [
+        _edge(placed, placed.boxes[key], box, x, y)
+        for box in placed.boxes.values()
+        for key in box.node.inputs
+    ]
     return [*edges, *boxes]
 
 
@@ -69,12 +73,18 @@ def _box(box: Box, x: float, y: float) -> list[str]:
     return parts
 
 
-def _edge(source: Box, target: Box, x: float, y: float) -> str:
-    x1, y1 = x + source.x + source.width / 2, y + source.y + source.height
-    x2, y2 = x + target.x + target.width / 2, y + target.y
-    bend = max(12.0, (y2 - y1) / 2)
+def _edge(placed: Placed, source: Box, target: Box, x: float, y: float) -> str:
+    """A curve from ``source`` down to ``target``; straight down first, past every box that leaves room for it."""
+    x1, y1 = source.x + source.width / 2, source.y + source.height
+    x2, y2 = target.x + target.width / 2, target.y
+    between = [box for box in placed.boxes.values() if box.y < y2 and y1 < box.y + box.height]
+    start = max((box.y + box.height for box in between), default=y1)
+    if any(box.x <= x1 <= box.x + box.width for box in between):
+        start = y1
+    bend = max(12.0, (y2 - start) / 2)
+    x1, y1, x2, y2, start = x + x1, y + y1, x + x2, y + y2, y + start
     return (
-        f'<path d="M{x1:g},{y1:g} C{x1:g},{y1 + bend:g} {x2:g},{y2 - bend:g} {x2:g},{y2:g}" '
+        f'<path d="M{x1:g},{y1:g} V{start:g} C{x1:g},{start + bend:g} {x2:g},{y2 - bend:g} {x2:g},{y2:g}" '
         'fill="none" stroke="#777" marker-end="url(#a)"/>'
     )
 
@@ -90,7 +100,7 @@ def _module(module: Module, x: float, y: float, title: str) -> tuple[list[str], 
     rows += [("#eeeeee", f"method {name}") for name in module.methods]
     inner: list[str] = []
     width = max([len(title), *(len(short(text)) + 2 for _, text in rows)]) * 6.9 + 2 * PAD
-    line = y + ROW + PAD
+    line = y + TITLE + ROW
     for fill, text in rows:
         inner.append(
             f'<rect x="{x + PAD:g}" y="{line - 12:g}" width="9" height="9" fill="{fill}" stroke="#555"/>'
