@@ -26,7 +26,8 @@ from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, 
 from strideweave.carriers.tiled_evictable.construction import like
 from strideweave.carriers.tiled_evictable.gather import spread
 from strideweave.carriers.tiled_evictable.gradients import compact_values
-from strideweave.carriers.tiled_evictable.packing import packing
+from strideweave.carriers.tiled_evictable.packing import ORDERS, Order, packing
+from strideweave.carriers.tiled_evictable.tensors import flat_values
 
 EXPERTS, ROWS, COLUMNS = 128, 768, 2048
 
@@ -72,7 +73,8 @@ def timed(work: Callable[[], object]) -> float:
 
 def in_turns(ours: Callable[[], float], peer: Callable[[], float], repeat: int) -> tuple[float, float]:
     """Medians of two measures taken in turns."""
-    ours(), peer()
+    ours()
+    peer()
     pairs = [(ours(), peer()) for _ in range(repeat)]
     mine, theirs = zip(*pairs, strict=True)
     return statistics.median(mine), statistics.median(theirs)
@@ -148,7 +150,7 @@ def weights(where: str, rows: int = ROWS, capacity: int | None = EXPERTS) -> tup
     )  # fmt: skip
     noise = torch.randn(1 << 24, device="cuda").bfloat16()
     for start in range(0, size, noise.numel()):
-        piece = tier.flat()[start : start + noise.numel()]
+        piece = flat_values(tier)[start : start + noise.numel()]
         piece.copy_(noise[: piece.numel()])
     torch.cuda.synchronize()
     tiers = (
@@ -176,7 +178,7 @@ def promotion() -> list[Row]:
     for height in (1024, 4096):
         carrier, _ = weights("secondary", height, 64)
         nbytes = height * COLUMNS * 2
-        source = carrier._tiers[1].flat()[: 64 * height * COLUMNS]
+        source = flat_values(carrier._tiers[1])[: 64 * height * COLUMNS]
         target = torch.empty_like(source, device="cuda")
 
         def floor(target=target, source=source) -> None:
@@ -209,7 +211,7 @@ def promotion() -> list[Row]:
 def resident() -> list[Row]:
     """All-resident projection against index_select, and against index_select and the permuting copy."""
     carrier, tensor = weights("primary")
-    full = carrier._tiers[0].flat().view(EXPERTS, ROWS, COLUMNS)
+    full = flat_values(carrier._tiers[0]).view(EXPERTS, ROWS, COLUMNS)
     rows = []
     for count in (8, 32):
         chosen = [choose([(i * 5 + k * 11) % EXPERTS for i in range(count)]) for k in range(16)]
@@ -220,12 +222,12 @@ def resident() -> list[Row]:
             turn[0] += 1
             return turn[0] % 16
 
-        for order in ("tile", "canonical"):
+        for order in ORDERS[::-1]:
             out = torch.empty(count * ROWS * COLUMNS, dtype=torch.bfloat16, device="cuda")
             # Dense, first axis fastest: the expert varies fastest.
             permuted = out.view(COLUMNS, ROWS, count).permute(2, 1, 0)
 
-            def ours(order=order, chosen=chosen) -> object:
+            def ours(order: Order = order, chosen=chosen) -> object:
                 return carrier.project(tensor, chosen[step()], order=order).on_stream()
 
             def peer(order=order, indices=indices, permuted=permuted) -> object:

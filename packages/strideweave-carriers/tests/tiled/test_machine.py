@@ -1,4 +1,4 @@
-"""Random actions on a tiled carrier against a dict of tiles; see ``strideweave.testing.tiled_model``.
+"""Random actions on a tiled carrier against a dict of tiles; see ``strideweave.testing.tiled_machine``.
 
 ``TILED_STEPS`` sets the number of steps of the long run (200,000 for a release), ``TILED_SEED`` its seed.
 """
@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from strideweave.testing.tiled_model import ACTIONS, Machine, soak
+from strideweave.testing.tiled_machine import ACTIONS, Machine, soak
 
 
 class Tiled(RuleBasedStateMachine):

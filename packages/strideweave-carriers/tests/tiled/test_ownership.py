@@ -70,7 +70,7 @@ def test_tiers_of_different_types_are_refused_and_stay_free():
 @pytest.mark.parametrize("sizes", [(3, 0), (0, 5), (4, 3)])
 def test_a_tier_is_full_or_empty(sizes):
     primary, secondary = sw.CPU(sizes[0]), sw.CPU(sizes[1])
-    with pytest.raises(ValueError, match="expected 0 .* or 4"):
+    with pytest.raises(ValueError, match=r"expected 0 .* or 4"):
         TiledEvictable(primary, secondary, (2,), (2,))
     assert not primary.is_owned() and not secondary.is_owned()
 

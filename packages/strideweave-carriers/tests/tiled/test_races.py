@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import strideweave as sw
+from strideweave import seam
 from strideweave.carriers.tiled_evictable import LRU, Bundle, DeviceBudget, TileSelection, TileSet
 from strideweave.testing import Fault
-from strideweave import seam
 
 CONFLICTS = ("incomplete", "places", "place(s)")
 

@@ -126,7 +126,7 @@ def test_empty_repeated_and_negative_are_value_errors(bad):
 @pytest.mark.spec("A30", "SEL.bind")
 @pytest.mark.parametrize("per_axis", [[[0]], [[0], [0], [0]], [[4], [0]], [[0], [5]]])
 def test_binding_checks_rank_and_range(per_axis):
-    with pytest.raises(ValueError, match="selection|outside"):
+    with pytest.raises(ValueError, match=r"selection|outside"):
         TileSelection(per_axis).bind(TileGeometry((4, 5), (2, 2)))
 
 

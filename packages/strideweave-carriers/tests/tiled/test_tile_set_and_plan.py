@@ -71,7 +71,7 @@ def test_binding():
     assert TileSet().bind(geometry) == ()
     assert TileSet().rank is None
     for bad in ([(0,)], [(2, 0)], [(0, 3)], [(0, 0, 0)]):
-        with pytest.raises(ValueError, match="rank|outside"):
+        with pytest.raises(ValueError, match=r"rank|outside"):
             TileSet(bad).bind(geometry)
 
 

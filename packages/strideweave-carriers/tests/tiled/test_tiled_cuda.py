@@ -103,7 +103,7 @@ def test_a_failing_copy(kind):
 @kinds
 @pytest.mark.spec("A55", "A104")
 def test_dirty_tiles_survive_eviction(kind):
-    carrier, tensor, full = make(kind, primary_capacity=3)
+    carrier, _, _ = make(kind, primary_capacity=3)
     for k in range(200):
         piece = torch.randn(1, *TILE[1:]).bfloat16().cuda()
         # update lays compact out by the canonical Layout of the carrier
@@ -174,7 +174,7 @@ def test_on_stream_with_missing_tiles():
 
 
 def test_a_producer_on_the_callers_stream_is_waited_for():
-    carrier, tensor, full = make()
+    carrier, tensor, _ = make()
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         torch.cuda._sleep(SECOND // 10)

@@ -144,9 +144,8 @@ class Batch:
         if not back:
             self._undo([], error, then)
             return
-        moves = [
-            self.core.move(v.backup or v.record.secondary, v.slot) for v in back if not v.record.is_zero()
-        ]
+        kept = [(v.backup or v.record.secondary, v.slot) for v in back if not v.record.is_zero()]
+        moves = [self.core.move(source, slot) for source, slot in kept if source is not None]
         zeros = [v.slot for v in back if v.record.is_zero()]
 
         def restored(failure: BaseException | None) -> None:

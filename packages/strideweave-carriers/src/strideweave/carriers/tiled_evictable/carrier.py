@@ -19,7 +19,7 @@ from .facet import TiledResidencyFacet
 from .geometry import TileGeometry
 from .packing import Order
 from .plan import ResidencyPolicy
-from .projecting import gather_pinned, project
+from .projecting import project
 from .scattering import Reduction, scatter, update
 from .selection import TileSelection
 from .single_values import read_bytes, write_bytes
@@ -342,10 +342,6 @@ class TiledEvictable(TiledResidencyFacet, Carrier):
 
         return Hold(self, selection)
 
-    def gather_whole(self, tensor: Tensor, selection: TileSelection) -> Tensor:
-        """A dense copy of every tile, past policy; for a request that has pinned them all already."""
-        return gather_pinned(self, tensor, selection)
-
     # --- values and life ---------------------------------------------------------------------------------
 
     def get_value(self, i: int) -> Scalar:
@@ -389,7 +385,7 @@ class TiledEvictable(TiledResidencyFacet, Carrier):
                 busy = core.busy()
                 if busy:
                     raise RuntimeError(
-                        f"release: incomplete {', '.join(busy)} on this TiledEvictable; wait() for it, or call wait_idle()"
+                        f"release: incomplete {', '.join(busy)}; wait() for it, or call wait_idle()"
                     )
                 core.released = True
             self._require_idle("release")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ...dtypes import DType, Float32, Int64
@@ -38,7 +39,7 @@ def contract_box(a: Access, b: Access, x: range, y: range, dtype: DType) -> torc
     """One box of the product, dimensions (y, x), summed over the pieces into which tiles cut the contracted mode."""
     depth = _depth(a)
     edges = sorted({*range(0, depth, a.cuts(1)), *range(0, depth, b.cuts(1)), depth})
-    spans = [range(lo, hi) for lo, hi in zip(edges, edges[1:], strict=False)]
+    spans = [range(lo, hi) for lo, hi in pairwise(edges)]
     if len(spans) == 1 and dtype.is_float:
         return _piece(a, b, x, y, spans[0], dtype)
     total = None

@@ -128,12 +128,12 @@ class Core:
     def move(self, source: Slot, target: Slot) -> Move:
         """The move of one tile between slots."""
         size = self.tile_bytes
-        return Move(source.slab.carrier, target.slab.carrier, source.index * size, target.index * size, size)
+        return Move(source.slab.carrier, target.slab.carrier, source.place * size, target.place * size, size)
 
     def clear(self, slots: Iterable[Slot]) -> None:
         """Fill slots with zero; runs where the mover computes."""
         for slot in slots:
-            tensors.tile_rows(slot.slab, self.geometry, self.dtype)[slot.index].zero_()
+            tensors.tile_rows(slot.slab, self.geometry, self.dtype)[slot.place].zero_()
 
     def admit(self, request: Request) -> None:
         """Count a request as not ended; under the lock."""

@@ -23,6 +23,7 @@ from .access import Access, boxes, mode_sizes
 from .carrier import TiledEvictable
 from .contraction import contract, wide
 from .gradients import whole
+from .projecting import gather_pinned
 from .session import check, session
 from .tensors import flat_values
 
@@ -98,7 +99,7 @@ def _regular(operands: Sequence[Operand], result: Result) -> bool:
 def _dense(operand: Operand) -> Operand:
     """A tiled operand gathered whole: for the Python reference, and for broadcasts inside a nested mode."""
     if isinstance(operand, Tensor) and isinstance(operand.carrier, TiledEvictable):
-        compact = operand.carrier.gather_whole(operand, whole(operand.carrier))
+        compact = gather_pinned(operand.carrier, operand, whole(operand.carrier))
         return detached(Tensor(compact.carrier, 0, Layout(operand.shape)))
     return operand
 

@@ -22,6 +22,7 @@ from .contraction import contract, contract_box
 from .core import Core
 from .gradients import from_dense, on_primary_class, tiled, whole
 from .packing import packing
+from .projecting import gather_pinned
 from .session import session
 from .tensors import flat_values
 from .tile_reader import TileWriter, groups, row
@@ -51,10 +52,10 @@ def gradients(
             gradient.carrier, TiledEvictable
         ):
             return _by_reference(operation, operands, attributes, gradient)
-        made: list[Tensor | None] = []
-        for k, tensor in enumerate(tensors):
-            made.append(_one(operation, operands, attributes, result, gradient, k) if wanted[k] else None)
-        return made
+        return [
+            _one(operation, operands, attributes, result, gradient, k) if wanted[k] else None
+            for k in range(len(tensors))
+        ]
 
 
 def _by_reference(
@@ -73,7 +74,7 @@ def _by_reference(
 
 def _whole(operand: Operand) -> Operand:
     if isinstance(operand, Tensor) and isinstance(operand.carrier, TiledEvictable):
-        compact = operand.carrier.gather_whole(operand, whole(operand.carrier))
+        compact = gather_pinned(operand.carrier, operand, whole(operand.carrier))
         return detached(Tensor(compact.carrier, 0, Layout(operand.shape)))
     return operand
 
@@ -134,6 +135,7 @@ def _pointwise_piece(
     factor = Access(other, like=result.extents) if isinstance(other, Tensor) and name != "add" else None
     itself = Access(target) if name == "relu" else None
     dims = [len(sizes) - 1 - m for m, n in enumerate(sizes) if mine[m] != n]
+    scalar = other if isinstance(other, (bool, int, float)) else 1
 
     def piece(box: Box) -> torch.Tensor:
         full = tuple(b if mine[m] == n else range(n) for m, (b, n) in enumerate(zip(box, sizes, strict=True)))
@@ -143,7 +145,7 @@ def _pointwise_piece(
         elif itself is not None:
             values = values * (itself.box(box) > 0).to(values.dtype)
         elif name != "add":
-            values = values * other
+            values = values * scalar
         return values.sum(dims, keepdim=True, dtype=Float32.torch()) if dims else values
 
     return piece
@@ -159,7 +161,7 @@ def _of_matmul(tensors: Sequence[Tensor], gradient: Tensor, k: int) -> Tensor:
     target, other = tensors[k], tensors[1 - k]
     a, b = Access(gradient, swap=k == 1), Access(other, swap=True)
     if isinstance(target.carrier, TiledEvictable):
-        return _by_tile(target, lambda box: contract_box(a, b, *box, target.dtype()).contiguous())
+        return _by_tile(target, lambda box: contract_box(a, b, box[0], box[1], target.dtype()).contiguous())
     rows, columns = mode_sizes(target.shape.extents)
     carrier = gradient.carrier.allocate_like(rows * columns, dtype=target.dtype(), empty=True)
     with plain_torch():

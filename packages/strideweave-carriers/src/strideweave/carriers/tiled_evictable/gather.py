@@ -11,7 +11,7 @@ from .core import Core
 from .indices import index_tensor
 from .packing import Packing
 from .slots import Slab, Slot
-from .tensors import tile_rows, words
+from .tensors import outside_inference, tile_rows, words
 
 if TYPE_CHECKING:
     import torch
@@ -27,13 +27,13 @@ CACHED = 16 << 20
 def gather(core: Core, tiles: Sequence[tuple[int, Slot]], out: torch.Tensor, packing: Packing) -> None:
     """Copy ``tiles`` (compact position, slot) into the flat compact tensor ``out``, both as bits."""
     seam.enter("kernel")
-    with plain_torch():
+    with outside_inference():
         slabs = {slot.slab for _, slot in tiles}
         if len(slabs) > 1 or (packing.verbatim and _singly(core, out)):
             _one_by_one(core, tiles, out, packing)
             return
         ordered = sorted(tiles)
-        index = index_tensor(tuple(slot.index for _, slot in ordered), out.device)
+        index = index_tensor(tuple(slot.place for _, slot in ordered), out.device)
         if index is None:
             _one_by_one(core, tiles, out, packing)
         elif len(tiles) == packing.tiles:
@@ -52,7 +52,7 @@ def _one_by_one(core: Core, tiles: Sequence[tuple[int, Slot]], out: torch.Tensor
     for k, slot in tiles:
         if slot.slab not in rows:
             rows[slot.slab] = tile_rows(slot.slab, core.geometry, core.dtype)
-        target[packing.place(k)].copy_(rows[slot.slab][slot.index].view(packing.tile_dims))
+        target[packing.place(k)].copy_(rows[slot.slab][slot.place].view(packing.tile_dims))
 
 
 def _some_at_once(
@@ -71,7 +71,7 @@ def _some_at_once(
         _one_by_one(core, tiles, out, packing)
         return
     rows = tile_rows(tiles[0][1].slab, core.geometry, core.dtype)
-    picked = torch.index_select(words(rows), 0, index).view(rows.dtype)
+    picked = torch.index_select(tiles[0][1].slab.wide, 0, index).view(rows.dtype)
     dim = len(packing.counts) - 1 - long[0]
     shape = [1] * len(packing.counts)
     shape[dim] = len(tiles)
@@ -83,14 +83,14 @@ def _all_at_once(core: Core, slab: Slab, index: torch.Tensor, out: torch.Tensor,
 
     rows = tile_rows(slab, core.geometry, core.dtype)
     if packing.verbatim:
-        into = out[: packing.slots].view(packing.tiles, packing.tile_slots)
-        wide, into = words(rows), words(into)
-        if wide.dtype == into.dtype:
-            torch.index_select(wide, 0, index, out=into)
+        whole = out if out.numel() == packing.slots else out[: packing.slots]
+        into = words(whole.view(packing.tiles, packing.tile_slots))
+        if into.dtype == slab.wide.dtype:
+            torch.index_select(slab.wide, 0, index, out=into)
         else:
-            torch.index_select(rows, 0, index, out=out[: packing.slots].view(packing.tiles, -1))
+            torch.index_select(rows, 0, index, out=whole.view(packing.tiles, packing.tile_slots))
         return
-    picked = torch.index_select(words(rows), 0, index).view(rows.dtype)
+    picked = torch.index_select(slab.wide, 0, index).view(rows.dtype)
     picked = picked.view(*packing.counts[::-1], *packing.tile_dims)
     packing.by_tile(out).copy_(picked)
 
@@ -153,5 +153,5 @@ def _consecutive(members: Sequence[tuple[int, int]]) -> bool:
 def _by_slab(tiles: Sequence[tuple[int, Slot]]) -> dict[Slab, list[tuple[int, int]]]:
     groups: dict[Slab, list[tuple[int, int]]] = {}
     for k, slot in tiles:
-        groups.setdefault(slot.slab, []).append((k, slot.index))
+        groups.setdefault(slot.slab, []).append((k, slot.place))
     return groups

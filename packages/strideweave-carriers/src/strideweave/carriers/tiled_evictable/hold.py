@@ -54,7 +54,7 @@ class Hold:
         slots = [self._slots[c] for c in self._codes]
         if len({s.slab for s in slots}) == 1:
             device = tile_rows(slots[0].slab, self._core.geometry, self._core.dtype).device
-            settle_index(tuple(s.index for s in slots), device)
+            settle_index(tuple(s.place for s in slots), device)
 
     def _found(self, ready: list[tuple[int, Slot]], _: object) -> None:
         self._slots.update(ready)
@@ -87,7 +87,7 @@ class Hold:
             )
         core = self._core
         rows = tile_rows(next(iter(slabs)), core.geometry, core.dtype).view(core.dtype.torch())
-        return rows, tuple(self._slots[c].index for c in self._codes)
+        return rows, tuple(self._slots[c].place for c in self._codes)
 
 
 def _ordered(tiles: Any, carrier: TiledEvictable) -> tuple[int, ...]:

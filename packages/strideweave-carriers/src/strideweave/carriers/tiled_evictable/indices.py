@@ -29,7 +29,7 @@ def index_tensor(indices: tuple[int, ...], device: torch.device) -> torch.Tensor
         return found
     if device.type != "cuda":
         return settle_index(indices, device)
-    key = (indices, torch.cuda.current_stream(device).cuda_stream)
+    key = (indices, torch._C._cuda_getCurrentRawStream(device.index))
     kept = _by_stream.get(key)
     if kept is None:
         if torch.cuda.is_current_stream_capturing():

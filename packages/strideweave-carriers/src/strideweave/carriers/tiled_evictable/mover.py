@@ -15,7 +15,6 @@ from ...movement.pool import BACKGROUND, DEMAND, pool
 from ...movement.transfer import Run, transfer_for
 from ..base import Carrier
 
-
 Ended = Callable[[BaseException | None], None]
 """Called once, from any thread, with what went wrong or None."""
 

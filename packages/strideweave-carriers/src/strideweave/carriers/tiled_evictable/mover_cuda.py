@@ -41,11 +41,11 @@ class Prepared:
 
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
         self.thread, self.stream = threading.get_ident(), stream
-        self._event: torch.cuda.Event | None = None
+        self._event: Any = None
         self._lock = threading.Lock()
 
     @property
-    def event(self) -> torch.cuda.Event | None:
+    def event(self) -> Any:
         """The event, recorded once; None while a graph is being captured."""
         if self.stream is None:
             return None

@@ -125,7 +125,7 @@ class Projection:
         size = self.core.tile_bytes
         self.core.stats.add(bytes_streamed=size * len(stored))
         if self.packing.verbatim:
-            moves = [Move(s.slab.carrier, self.target, s.index * size, k * size, size) for k, s in stored]
+            moves = [Move(s.slab.carrier, self.target, s.place * size, k * size, size) for k, s in stored]
             self.request.begin()
             try:
                 parts = self.core.mover.copy(moves, prepared=self.prepared)
@@ -153,7 +153,7 @@ class Projection:
         slots, size = core.geometry.tile_slots, core.tile_bytes
         staged = Slab(core.mover.allocate(core.primary.prototype, len(group) * slots), len(group))
         moves = [
-            Move(s.slab.carrier, staged.carrier, s.index * size, k * size, size)
+            Move(s.slab.carrier, staged.carrier, s.place * size, k * size, size)
             for k, (_, s) in enumerate(group)
         ]
         parts = core.mover.copy(moves)

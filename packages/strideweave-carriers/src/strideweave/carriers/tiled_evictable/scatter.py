@@ -170,7 +170,7 @@ class Scatter:
 def base_move(base: Core, source: Slot, target: Core, to: Slot) -> Move:
     """The move of one tile from a core's slot to another core's."""
     size = base.tile_bytes
-    return Move(source.slab.carrier, to.slab.carrier, source.index * size, to.index * size, size)
+    return Move(source.slab.carrier, to.slab.carrier, source.place * size, to.place * size, size)
 
 
 def sum_into(core: Core, values: torch.Tensor, packing: Packing, tiles: Sequence[tuple[int, Slot]]) -> None:
@@ -183,7 +183,7 @@ def sum_into(core: Core, values: torch.Tensor, packing: Packing, tiles: Sequence
         sums = []
         for k, slot in tiles:
             row = (
-                tile_rows(slot.slab, core.geometry, core.dtype)[slot.index].view(kind).view(packing.tile_dims)
+                tile_rows(slot.slab, core.geometry, core.dtype)[slot.place].view(kind).view(packing.tile_dims)
             )
             sums.append((row, checked_sum(row, source[packing.place(k)], core)))
         for row, total in sums:

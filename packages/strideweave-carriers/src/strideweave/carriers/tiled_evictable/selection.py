@@ -107,7 +107,7 @@ class TileSelection:
             value = self._cache[key] = make()
         return value
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> tuple[object, ...]:
         return TileSelection, (self.per_axis,)
 
 

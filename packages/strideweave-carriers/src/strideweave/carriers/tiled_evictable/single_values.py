@@ -35,7 +35,7 @@ def _read_piece(core: Core, code: int, within: int, into: memoryview) -> None:
         if slot is None:
             into[:] = bytes(len(into))
         else:
-            slot.slab.carrier.load_bytes(slot.index * core.tile_bytes + within, into)
+            slot.slab.carrier.load_bytes(slot.place * core.tile_bytes + within, into)
     finally:
         request.close()
 
@@ -76,7 +76,7 @@ def write_bytes(carrier: TiledEvictable, offset: int, data: bytes) -> None:
 
     def write(slots: list[tuple[int, Slot]]) -> None:
         ((_, slot),) = slots
-        slot.slab.carrier.store_bytes(slot.index * core.tile_bytes + within, memoryview(data))
+        slot.slab.carrier.store_bytes(slot.place * core.tile_bytes + within, memoryview(data))
 
     try:
         write_tiles(core, (code,), "set_value", write, blank=False, finish=lambda: None).result()

@@ -6,7 +6,7 @@ Bookkeeping only, guarded by the owner's lock; the owner allocates slabs outside
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..base import Carrier
 
@@ -14,17 +14,21 @@ from ..base import Carrier
 class Slab:
     """A carrier that holds ``tiles`` tiles one after another."""
 
-    __slots__ = ("carrier", "tiles")
+    __slots__ = ("carrier", "rows", "tiles", "wide")
 
     def __init__(self, carrier: Carrier, tiles: int) -> None:
         self.carrier, self.tiles = carrier, tiles
+        self.rows: Any = None
+        """The slab as bits, one row per tile, once asked for."""
+        self.wide: Any = None
+        """The same as the widest words."""
 
 
 class Slot(NamedTuple):
-    """The place of one tile: number ``index`` of ``slab``."""
+    """The place of one tile: number ``place`` of ``slab``."""
 
     slab: Slab
-    index: int
+    place: int
 
 
 class SlotPool:
@@ -124,4 +128,4 @@ class SlotPool:
 
 
 def _index(slot: Slot) -> int:
-    return slot.index
+    return slot.place

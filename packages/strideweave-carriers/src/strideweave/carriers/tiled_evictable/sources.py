@@ -132,7 +132,8 @@ def from_torch(
     shares = copy is not True and _fits(layout, geometry)
     if not shares and copy is False:
         raise ValueError(
-            f"from_torch: tiles of {geometry.tile_shape} are no runs of a tensor with strides {tuple(source.stride())}; "
+            f"from_torch: tiles of {geometry.tile_shape} are no runs of a tensor with strides "
+            f"{tuple(source.stride())}; "
             "leave copy out to have them copied"
         )
     if shares:

@@ -5,6 +5,7 @@ torch is loaded with the first call.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ...dtypes import DType
@@ -12,7 +13,7 @@ from ...tensor import Tensor
 from .. import hostmemory
 from ..base import Carrier
 from ..cuda import CUDA
-from ..torch_storage import TorchStorage
+from ..torch_storage import TorchStorage, plain_torch
 from .geometry import TileGeometry
 from .mover import HostMover
 from .slots import Slab
@@ -66,8 +67,19 @@ def flat_values(carrier: Carrier) -> torch.Tensor:
 
 
 def tile_rows(slab: Slab, geometry: TileGeometry, dtype: DType) -> torch.Tensor:
-    """The slab as bits, one row per tile."""
-    return flat_bits(slab.carrier).view(slab.tiles, geometry.tile_slots)
+    """The slab as bits, one row per tile; kept with the slab, whose storage never changes."""
+    if slab.rows is None:
+        with plain_torch():
+            slab.rows = flat_bits(slab.carrier).view(slab.tiles, geometry.tile_slots)
+            slab.wide = words(slab.rows)
+    return slab.rows
+
+
+def outside_inference() -> AbstractContextManager[object]:
+    """Leaves inference mode where the caller is in it. Copies of bits need no more than that."""
+    import torch
+
+    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
 
 
 def words(rows: torch.Tensor) -> torch.Tensor:

@@ -61,7 +61,7 @@ def read_tiles(core: Core, codes: Sequence[int]) -> dict[int, Slot | None]:
 
 def row(core: Core, slot: Slot) -> torch.Tensor:
     """A tile's values, flat, as they lie."""
-    return tile_rows(slot.slab, core.geometry, core.dtype)[slot.index].view(core.dtype.torch())
+    return tile_rows(slot.slab, core.geometry, core.dtype)[slot.place].view(core.dtype.torch())
 
 
 class TileWriter:

@@ -62,7 +62,7 @@ class TileSet:
     def __len__(self) -> int:
         return len(self.coordinates)
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> tuple[object, ...]:
         return TileSet, (self.coordinates,)
 
 
