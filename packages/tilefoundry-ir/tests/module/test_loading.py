@@ -164,3 +164,13 @@ def test_eight_threads_load_and_call_one_module():
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_what_is_no_resource_is_refused(tmp_path):
+    for given, kind in (({"w": torch.ones(4)}, "dict"), (str(tmp_path), "str"), (None, "NoneType")):
+        with pytest.raises(
+            TypeError, match=rf"Leaf\.load reads a resource, such as Safetensors.*, got {kind}"
+        ):
+            Leaf.load(given)
+        with pytest.raises(TypeError, match=rf"Leaf\.prepare reads a resource, .*, got {kind}"):
+            Leaf.prepare(given, str(tmp_path / "out"))

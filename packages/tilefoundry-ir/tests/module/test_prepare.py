@@ -74,6 +74,12 @@ def test_an_unconverted_value_of_another_type(tmp_path):
 def test_a_raw_tensor_that_does_not_fit_its_converter(tmp_path):
     with pytest.raises(CheckpointError, match=r"w: its converter does not fit the checkpoint: .*weight"):
         Converted.prepare(MemoryResource({**raw(), "weight": torch.ones(3, 4)}), str(tmp_path / "out"))
+    stored = {**raw(), "weight": raw()["weight"].double()}
+    with pytest.raises(
+        CheckpointError,
+        match=r"w: checkpoint holds weight as f64\[.*\], its converter declares .*; declare what the checkpoint",
+    ):
+        Converted.prepare(MemoryResource(stored), str(tmp_path / "out"))
     with pytest.raises(
         CheckpointError, match=r"experts: checkpoint holds bf16\[11, 2\], declared bf16\[12, 2\]"
     ):

@@ -11,7 +11,7 @@ from tilefoundry.ir.core.loaded import LoadedModule
 from tilefoundry.ir.core.loading import load_module
 from tilefoundry.ir.core.membership import check_members
 from tilefoundry.ir.core.prepare import prepare_module
-from tilefoundry.ir.core.resource import RuntimeResource
+from tilefoundry.ir.core.resource import RuntimeResource, require_resource
 from tilefoundry.ir.core.retarget import retarget_calls
 from tilefoundry.ir.core.runners import ModuleRunner
 from tilefoundry.ir.core.weight_table import WeightTable
@@ -201,9 +201,11 @@ class Module:
                 its subtrees. The tensors stay where the resource put them.
 
         Raises:
+            TypeError: something that is no resource.
             KeyError: a weight that the checkpoint does not hold.
             CheckpointError: tensors that disagree with their declarations, or a damaged file.
         """
+        require_resource(f"{self.name}.load", resource)
         return load_module(self, resource)
 
     def forward(self, *args: Any) -> Any:
@@ -232,10 +234,12 @@ class Module:
             device: where converters run.
 
         Raises:
+            TypeError: ``raw`` is no resource.
             ValueError: ``out_dir`` is, holds or lies in the raw folder, or holds other files.
             KeyError: a tensor that the checkpoint does not hold.
             CheckpointError: a result that disagrees with the weight's declaration.
         """
+        require_resource(f"{self.name}.prepare", raw)
         prepare_module(self, raw, out_dir, device=device)
 
     def cloned(self) -> Module:

@@ -100,6 +100,13 @@ def _converter(node: Module, slot: WeightSlot) -> Function | None:
 
 def _converted(slot: WeightSlot, converter: Function, scope: RuntimeResource, device: str) -> Any:
     args = [_raw_tensor(slot, scope, param.name).to(device) for param in converter.params]
+    for param, arg in zip(converter.params, args, strict=True):
+        held, declared = describe_tensor(arg), str(param.type)
+        if held.partition("[")[0] != declared.partition("[")[0]:
+            raise CheckpointError(
+                f"{slot.key}: checkpoint holds {param.name} as {held}, its converter declares {declared}; "
+                "declare what the checkpoint stores and cast in the converter's body"
+            )
     try:
         return evaluate(converter, *args, device=device)
     except EvaluationError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["RuntimeResource"]
+__all__ = ["RuntimeResource", "require_resource"]
 
 
 @runtime_checkable
@@ -30,3 +30,12 @@ class RuntimeResource(Protocol):
     def subtree(self, seg: str) -> RuntimeResource:
         """The same checkpoint seen from one path segment further down."""
         ...
+
+
+def require_resource(asker: str, resource: object) -> None:
+    """Raise TypeError naming ``asker`` where ``resource`` is none."""
+    if not isinstance(resource, RuntimeResource):
+        raise TypeError(
+            f"{asker} reads a resource, such as SafetensorsResource(folder) or DictResource(tensors) of "
+            f"tilefoundry.runtime, got {type(resource).__name__}"
+        )
