@@ -129,7 +129,9 @@ class RowPasses:
         if not (reductions or kept or outputs):
             return
         totals = {name: self._accumulator(name) for name in reductions}
-        coords = {loop.axis: DimVar(self.row.names.fresh("j"), 0, 2**62) for loop in self.loops}
+        coords: dict[int, Dim] = {
+            loop.axis: DimVar(self.row.names.fresh("j"), 0, 2**62) for loop in self.loops
+        }
         scope = self.row.inner(dict(coords))
         self._recall(scope, phase)
         values = {name: scope.value(plan.binds[name].target) for name in (*kept, *outputs)}
