@@ -115,6 +115,7 @@ RULES = {
     "tir.statements": "Every statement of TIR is authored, printed and read back.",
     "tir.ops": "Views and tile operations are authored by T.",
     "tir.sync": "sync maps a participant set to one barrier; anything else is refused.",
+    "tir.mma": "An mma names an atom; its operands have the atom's types and tiles.",
     "tir.launch": "A host prim function launches kernels with grid and block.",
     # Text
     "text.round-trip": "Printed text reads back to an equal Module, over generated programs.",

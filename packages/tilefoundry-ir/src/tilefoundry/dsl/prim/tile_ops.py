@@ -13,10 +13,11 @@ from tilefoundry.dsl.prim.buffers import view
 from tilefoundry.dsl.prim.scalars import scalar_of
 from tilefoundry.ir.core.expr import Expr
 from tilefoundry.ir.core.kinds import BinaryKind, ReduceKind, UnaryKind, kind_from_name
+from tilefoundry.ir.tir import MmaAtom, atom_named, classify_sync
 from tilefoundry.ir.tir.expr import BufferView
 from tilefoundry.ir.tir.stmt import Evaluate
 from tilefoundry.ir.types import TensorType
-from tilefoundry.ir.types.shard import Mesh
+from tilefoundry.ir.types.shard import Mesh, Topology
 
 __all__ = ["TILE_SIGNATURES", "evaluate_tile_op"]
 
@@ -36,6 +37,10 @@ def _axes(value: Any) -> tuple[int, ...]:
     if not all(isinstance(axis, int) and not isinstance(axis, bool) for axis in axes):
         raise TypeError(f"axes are ints, got {value!r}")
     return tuple(axes)
+
+
+def _atom(value: Any) -> str:
+    return atom_named(value).name
 
 
 def _plain(value: Any) -> Any:
@@ -86,7 +91,7 @@ TILE_SIGNATURES: dict[str, TileSignature] = {
     ),
     "relu": TileSignature(("src", "dst"), "dst", alike=("src", "dst")),
     "rms_norm": TileSignature(("src", "weight", "dst"), "dst", attrs=(("eps", float),)),
-    "mma": TileSignature(("acc", "a", "b"), "acc", attrs=(("atom", _plain),), alike=("a", "b")),
+    "mma": TileSignature(("acc", "a", "b"), "acc", attrs=(("atom", _atom),), alike=("a", "b")),
     "sync": TileSignature((), attrs=(("mesh", _mesh),)),
 }
 
@@ -103,6 +108,10 @@ def evaluate_tile_op(
         operands, attrs = _bind(name, signature, list(args), dict(kwargs))
         values = {key: _operand(ctx, node, signature, key, operands) for key in operands}
         _check_alike(name, signature, values)
+        if name == "sync":
+            _check_sync(ctx, attrs["mesh"])
+        elif name == "mma":
+            _check_mma(atom_named(attrs["atom"]), values)
         order = sorted(values, key=lambda key: key == signature.written)
         return Evaluate(name, tuple(values[key] for key in order), tuple(attrs.items()))
 
@@ -149,3 +158,29 @@ def _check_alike(name: str, signature: TileSignature, values: Mapping[str, Expr]
     if len(dtypes) > 1:
         listed = ", ".join(f"{key}: {type_}" for key, type_ in found.items())
         raise TypeError(f"T.{name} takes buffers of one dtype, got {listed}")
+
+
+def _check_sync(ctx: BodyContext, mesh: Mesh) -> None:
+    """Some barrier serves the mesh, where its levels are known here."""
+    levels = ctx.topologies or ()
+    known = {level.name for level in levels}
+    if all(isinstance(level, Topology) or level in known for level in mesh.topologies):
+        classify_sync(mesh, levels)
+
+
+def _check_mma(atom: MmaAtom, values: Mapping[str, Expr]) -> None:
+    """Dtypes and extents that the atom has: acc [m, n], a [m, k], b [k, n]."""
+    wanted = {
+        "acc": ((atom.sums,), atom.m, atom.n),
+        "a": (atom.inputs, atom.m, atom.k),
+        "b": (atom.inputs, atom.k, atom.n),
+    }
+    for key, (dtypes, rows, columns) in wanted.items():
+        held = values[key].type
+        assert isinstance(held, TensorType)
+        fits = len(held.shape) == 2 and held.shape[0] % rows == 0 and held.shape[1] % columns == 0
+        if held.dtype not in dtypes or not fits:
+            raise TypeError(
+                f"T.mma: {key} is {held}, the atom {atom.name} takes {' or '.join(map(str, dtypes))} in tiles of "
+                f"[{rows}, {columns}]"
+            )

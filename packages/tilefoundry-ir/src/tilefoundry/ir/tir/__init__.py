@@ -1,7 +1,9 @@
 """The statement-level IR: explicit buffers, loops, contractions and launches."""
 
+from tilefoundry.ir.tir.barrier import Barrier, BarrierKind, barriers, classify_sync
 from tilefoundry.ir.tir.expr import Apply, BufferView, IndexValue, Load, PointerOf, Verbatim, compute_dtype
 from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.tir.mma import MMA_ATOMS, MmaAtom, atom_named
 from tilefoundry.ir.tir.ops import SCALAR_OPS, TILE_OPS, ScalarOp, TileOp
 from tilefoundry.ir.tir.stmt import (
     Abort,
@@ -33,6 +35,8 @@ __all__ = [
     "Accumulator",
     "Allocate",
     "Apply",
+    "Barrier",
+    "BarrierKind",
     "BufferView",
     "Comment",
     "Contraction",
@@ -45,7 +49,9 @@ __all__ = [
     "Launch",
     "Let",
     "Load",
+    "MMA_ATOMS",
     "MeshScope",
+    "MmaAtom",
     "Parallel",
     "PointerOf",
     "PrimFunction",
@@ -59,6 +65,9 @@ __all__ = [
     "TirStmt",
     "Verbatim",
     "While",
+    "atom_named",
+    "barriers",
+    "classify_sync",
     "compute_dtype",
     "walk_tir",
 ]
