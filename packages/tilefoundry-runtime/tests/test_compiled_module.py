@@ -185,7 +185,7 @@ def test_views_at_odd_offsets_and_odd_strides_of_size_one_dims(affine):
 def test_results_never_join_a_graph(affine):
     x = X.clone().requires_grad_()
     assert not affine(x, W).requires_grad
-    with pytest.raises(ValueError, match=r"the output y requires a gradient; pass y\.detach\(\)"):
+    with pytest.raises(ValueError, match=r"y is to be filled and requires a gradient; pass y\.detach\(\)"):
         affine(X, W, torch.zeros(2, 4, requires_grad=True))
 
 

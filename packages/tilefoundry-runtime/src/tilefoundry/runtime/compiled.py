@@ -9,6 +9,7 @@ from tilefoundry.ir.core.module import LoadedModule
 from tilefoundry.ir.errors import UnknownNameError
 from tilefoundry.runtime.abi import EntryABI
 from tilefoundry.runtime.allocation import Allocator, explain_mismatch
+from tilefoundry.runtime.arguments import obstacle
 from tilefoundry.runtime.module import RuntimeModule
 from tilefoundry.runtime.saving import save_linked
 
@@ -57,8 +58,8 @@ class CompiledModule(RuntimeModule):
         """Run the entry on its inputs, or on its inputs and outputs.
 
         Raises:
-            TypeError: another number of arguments, inputs alone that are no torch tensors, or outputs whose
-                shape the inputs do not tell.
+            TypeError: another number of arguments, inputs alone that are no torch tensors, outputs whose
+                shape the inputs do not tell, or a tensor whose memory does not hold its values.
             ValueError: an output that requires a gradient, or an argument that the library refuses by name.
         """
         count = len(args)
@@ -67,8 +68,8 @@ class CompiledModule(RuntimeModule):
         if count != self._inputs:
             raise TypeError(self._wrong_count(count))
         for arg in args:
-            if not isinstance(arg, self._tensor):
-                raise TypeError(self._not_torch(args))
+            if type(arg) is not self._tensor or arg.is_neg():
+                self._check_torch(args)
         return self._allocated(args, args)
 
     def bind(self, constants: LoadedModule | Mapping[str, Any]) -> BoundModule:
@@ -79,6 +80,7 @@ class CompiledModule(RuntimeModule):
 
         Raises:
             KeyError: a weight that is not there.
+            TypeError: a weight that is no torch tensor, or whose memory does not hold its values.
             ValueError: a weight of another dtype or shape, not dense, or on another device than the rest.
         """
         return BoundModule(self, _gathered(self.type, constants))
@@ -95,17 +97,28 @@ class CompiledModule(RuntimeModule):
 
     def _allocated(self, shapes: Sequence[Any], args: Sequence[Any]) -> Any:
         """Run on ``args`` into fresh outputs; ``shapes`` are the same inputs as torch tensors."""
-        outputs = self._allocate(shapes)
-        self._fn(*args, *outputs)
+        try:
+            outputs = self._allocate(shapes)
+            self._fn(*args, *outputs)
+        except RuntimeError as error:
+            self._explain(shapes, error)
+            raise
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _into(self, args: Sequence[Any], outputs: tuple[Any, ...]) -> Any:
-        """Run on ``args``, the last of which are ``outputs``."""
+        """Run on ``args``, the last of which are ``outputs``; weights that are bound come converted."""
         tensor = self._tensor
+        for arg in args:
+            if isinstance(arg, tensor) and (type(arg) is not tensor or arg.is_neg()):
+                self._explain(args)
         for out in outputs:
             if isinstance(out, tensor) and out.requires_grad:
                 raise ValueError(self._wants_gradient(outputs))
-        self._fn(*args)
+        try:
+            self._fn(*args)
+        except (RuntimeError, BufferError) as error:
+            self._explain(args, error)
+            raise
         for out in outputs:
             # Written behind torch's back; a graph that saved the old value must notice.
             if isinstance(out, tensor) and not out.is_inference():
@@ -115,9 +128,15 @@ class CompiledModule(RuntimeModule):
     def _wants_gradient(self, outputs: tuple[Any, ...]) -> str:
         pairs = zip(self.type.output_params, outputs, strict=True)
         name = next(param.name for param, out in pairs if getattr(out, "requires_grad", False))
-        return f"{self.name}: the output {name} requires a gradient; pass {name}.detach()"
+        return f"{self.name}: {name} is to be filled and requires a gradient; pass {name}.detach()"
 
     def _wrong_count(self, count: int) -> str:
+        constants = len(self.type.constants)
+        if constants and count == self._inputs - constants:
+            return (
+                f"{self.name}: its {constants} weights are inputs too, and {count} activations alone were given; "
+                "call the result of .bind(loaded), where loaded is a reading of the Module"
+            )
         given = ", ".join(p.name for p in self.type.input_params) or "none"
         taken = ", ".join(p.name for p in self.type.output_params) or "none"
         return (
@@ -125,13 +144,22 @@ class CompiledModule(RuntimeModule):
             f"{self.type.output_count} outputs ({taken}), got {count} arguments"
         )
 
-    def _not_torch(self, args: Sequence[Any]) -> str:
-        pairs = zip(self.type.input_params, args, strict=True)
-        param, value = next((p, a) for p, a in pairs if not isinstance(a, self._tensor))
-        return (
-            f"{self.name} allocates outputs for torch tensors only; "
-            f"{param.name} is a {type(value).__name__}; pass torch tensors, or pass the outputs as well"
-        )
+    def _check_torch(self, args: Sequence[Any]) -> None:
+        """Raise TypeError naming the first input that is no torch tensor or cannot be used."""
+        for param, value in zip(self.type.input_params, args, strict=True):
+            if not isinstance(value, self._tensor):
+                raise TypeError(
+                    f"{self.name} allocates outputs for torch tensors only; "
+                    f"{param.name} is a {type(value).__name__}; pass torch tensors, or pass the outputs as well"
+                )
+        self._explain(args)
+
+    def _explain(self, args: Sequence[Any], cause: Exception | None = None) -> None:
+        """Raise TypeError naming the first argument that cannot be used; return where all can."""
+        for param, value in zip(self.type.params, args, strict=False):
+            why = obstacle(value)
+            if why is not None:
+                raise TypeError(f"{self.name}: {param.name} {why}") from cause
 
 
 class BoundModule:
@@ -162,8 +190,8 @@ class BoundModule:
             shapes[slot] = args[slot] = value
         if given == len(slots):
             for value in acts:
-                if not isinstance(value, compiled._tensor):
-                    raise TypeError(compiled._not_torch(shapes))
+                if type(value) is not compiled._tensor or value.is_neg():
+                    compiled._check_torch(shapes)
             return compiled._allocated(shapes, args)
         if given != len(slots) + self.type.output_count:
             raise TypeError(self._wrong_count(given))
@@ -212,6 +240,9 @@ def _check_constants(type: EntryABI, found: Mapping[int, Any]) -> None:
         param = type.params[index]
         if not hasattr(tensor, "is_contiguous"):
             raise TypeError(f"{type.name}: the weight {param.name} must be a torch.Tensor, got {tensor!r}")
+        why = obstacle(tensor)
+        if why is not None:
+            raise TypeError(f"{type.name}: the weight {param.name} {why}")
         explain_mismatch(EntryABI(type.name, (param,)), (tensor,))
         if not tensor.is_contiguous():
             raise ValueError(
