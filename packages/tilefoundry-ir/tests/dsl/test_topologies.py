@@ -288,3 +288,16 @@ def test_topologies_are_levels(value):
         func(topologies=value)
     with pytest.raises(TypeError, match=r"topologies=...\) takes a tuple"):
         module(topologies=value)
+
+
+@pytest.mark.spec("mesh.axes-to-levels")
+def test_axes_that_do_not_divide_among_the_levels_in_force_are_refused_where_they_are_written():
+    with pytest.raises(
+        DslError, match=r"mesh axes \(4\) do not divide among levels of 8 instances(.|\n)*with Mesh"
+    ):
+
+        @func(topologies=(CTA, THREAD))
+        def f(x: Tensor[(16,), "f32"]) -> Tensor[(16,), "f32"]:
+            with Mesh(("cta",), (4,), ("b",)) as c:
+                y = x + 1.0
+            return y

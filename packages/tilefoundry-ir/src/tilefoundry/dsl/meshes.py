@@ -7,7 +7,7 @@ from typing import Any
 
 from tilefoundry.dsl.context import BodyContext, describe, is_value
 from tilefoundry.ir.core.expr import MeshScope
-from tilefoundry.ir.types.shard import Mesh
+from tilefoundry.ir.types.shard import Mesh, level_axes
 
 __all__ = ["MESHES", "MESH_EXPRESSIONS", "read_scope"]
 
@@ -37,7 +37,7 @@ def read_scope(ctx: BodyContext, node: ast.With) -> tuple[str, Mesh, tuple[Any, 
 
 
 def _check_levels(ctx: BodyContext, node: ast.expr, mesh: Mesh) -> None:
-    """Every level of the mesh is one of those in force, where any were declared."""
+    """The mesh's levels are in force, where any were declared, and its axes divide among them."""
     if ctx.topologies is None:
         return
     known = [level.name for level in ctx.topologies]
@@ -45,6 +45,8 @@ def _check_levels(ctx: BodyContext, node: ast.expr, mesh: Mesh) -> None:
         if name not in known:
             levels = ", ".join(known) or "none"
             raise ctx.error(node, f"the mesh uses the level {name!r}; levels in force: {levels}")
+    with ctx.pointing_at(node):
+        level_axes(mesh, ctx.topologies)
 
 
 def _read_set(ctx: BodyContext, node: ast.Set, hint: str | None) -> frozenset[object]:
