@@ -30,6 +30,19 @@ def test_parameters_may_be_called_anything():
     assert [param.name for param in compiled.type.input_params] == HOSTILE
 
 
+@pytest.mark.parametrize("name", ["x", "output", "step", "slab"])
+def test_an_extent_may_share_its_name_with_a_parameter_a_result_and_the_function(name):
+    p = Program("step")
+    x = p.param("x", (DimVar(name, 1, 50), 4))
+    slab = p.param("slab", (4,))
+    compiled = jit(p.done(p("mul", p("exp", x), slab)), target="cpu")
+    a, b = torch.randn(3, 4), torch.randn(4)
+    torch.testing.assert_close(compiled(a, b), torch.exp(a) * b)
+    assert [param.name for param in compiled.type.input_params] == ["x", "slab"]
+    with pytest.raises(ValueError, match=f"step: x gives {name} = 50"):
+        compiled(torch.randn(50, 4), b)
+
+
 def test_two_modules_with_one_entry_name_live_side_by_side():
     compiled = []
     for value in (1.0, 10.0):

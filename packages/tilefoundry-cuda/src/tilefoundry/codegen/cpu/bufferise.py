@@ -19,7 +19,7 @@ from tilefoundry.ir.tir import Abort, DispatchCall, IndexValue, Launch, Let, Loa
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, TupleType, dim_vars, scalar
 from tilefoundry.ir.types.dim import product
 
-__all__ = ["Bufferise"]
+__all__ = ["Bufferise", "output_params"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Bufferise:
         """``module`` with explicit memory."""
         entry = module.entry_function()
         assert isinstance(entry, Function)
-        outputs = _output_params(entry)
+        outputs = output_params(entry)
         params = (*entry.params, *outputs)
         _check_dims(module, entry)
         names = Names([*(p.name for p in params), *(v.name for v in _all_dims(entry))])
@@ -53,9 +53,10 @@ class Bufferise:
         )
 
 
-def _output_params(entry: Function) -> tuple[Var, ...]:
+def output_params(entry: Function) -> tuple[Var, ...]:
+    """A parameter per result, named apart from the inputs."""
     types = entry.result.elements if isinstance(entry.result, TupleType) else (entry.result,)
-    taken = Names(p.name for p in entry.params)
+    taken = Names([*(p.name for p in entry.params), *(v.name for v in _all_dims(entry))])
     single = len(types) == 1
     return tuple(
         Var(type_, taken.fresh("output" if single else f"output{i}")) for i, type_ in enumerate(types)

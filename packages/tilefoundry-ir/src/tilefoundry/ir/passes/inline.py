@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilefoundry.ir.core.expr import Atom, FunctionCall, Stmt, Var
@@ -26,7 +26,8 @@ class InlineCalls:
 
     Before: a module with an HIR entry. After: a module of that one function. Weights that belong to child
     modules follow the entry's own parameters, in call order, each once; the metadata entry ``param_paths``
-    names every parameter by its dotted path. With ``keep_launches`` a call of a function that has
+    names every parameter by its dotted path; a parameter that is called like an extent gets another name in
+    the function, since kernels take both as arguments. With ``keep_launches`` a call of a function that has
     topologies of its own stays a call.
 
     Raises:
@@ -40,7 +41,9 @@ class InlineCalls:
         entry = module.entry_function()
         if not isinstance(entry, Function):
             raise LoweringError(f"{module.name}.{entry.name} is a prim_func; only HIR functions are inlined")
-        inliner = _Inliner(Names(p.name for p in entry.params), self.keep_launches)
+        names = Names(_dim_names(entry))
+        params = {p.name: replace(p, name=names.fresh(p.name)) for p in entry.params}
+        inliner = _Inliner(names, self.keep_launches, params)
         flat = inliner.entry(module, entry)
         paths = tuple(p.name for p in entry.params) + tuple(inliner.weights)
         metadata = {**module.metadata, PARAM_PATHS: paths}
@@ -60,6 +63,7 @@ class InlineCalls:
 class _Inliner:
     names: Names
     keep_launches: bool
+    params: dict[str, Var]
     weights: dict[str, Var] = field(default_factory=dict)
     active: list[int] = field(default_factory=list)
 
@@ -90,11 +94,12 @@ class _Inliner:
         return whole
 
     def _flat(self, module: Module, function: Function, name: str) -> Function:
+        params = tuple(self.params[p.name] for p in function.params)
         if function.body is None:
-            return Function(name, function.params, function.result, None)
-        values: dict[str, Atom] = {p.name: p for p in function.params}
+            return Function(name, params, function.result, None)
+        values: dict[str, Atom] = dict(self.params)
         copier = Copier(self.names, "", values, {}, self._hook(module, ()))
-        return Function(name, function.params, function.result, copier.block(function.body))
+        return Function(name, params, function.result, copier.block(function.body))
 
     def _hook(self, module: Module, path: tuple[str, ...]) -> Any:
         def on_call(call: FunctionCall, target: Var, caller: Copier) -> tuple[Stmt, ...] | None:
@@ -140,6 +145,11 @@ class _Inliner:
             name = self.names.fresh("_".join((*where, param.name)))
             self.weights[path] = Var(param.type, name, is_const=True)
         return self.weights[path]
+
+
+def _dim_names(entry: Function) -> tuple[str, ...]:
+    """Names of every extent that the entry's signature holds."""
+    return tuple(dict.fromkeys(var.name for var in entry.dim_vars()))
 
 
 def _chosen_variant(call: FunctionCall, path: str) -> Function:

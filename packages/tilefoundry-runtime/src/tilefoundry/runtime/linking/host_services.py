@@ -20,6 +20,20 @@ _SET_BLAS = "tilefoundry_set_blas"
 _SET_THREADS = "tilefoundry_set_num_threads"
 
 
+_lock = threading.Lock()
+_forked: list[int] = []
+
+
+def _work_alone() -> None:
+    """In a forked child: OpenMP's threads did not survive, and whoever waits for them waits forever."""
+    global _lock
+    _lock = threading.Lock()
+    _forked.append(os.getpid())
+
+
+os.register_at_fork(after_in_child=_work_alone)
+
+
 class _BlasTable(ctypes.Structure):
     _fields_ = (("size", ctypes.c_ulong), ("sgemm", ctypes.c_void_p), ("dgemm", ctypes.c_void_p))
 
@@ -28,7 +42,8 @@ def serve_host(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` of the open library at ``path``, with its thread count following torch's.
 
     A library that asks for nothing gives ``function`` itself. The thread count belongs to the library as a
-    whole: threads that use different counts of torch must not call it at once.
+    whole: threads that use different counts of torch must not call it at once. A forked child runs on one
+    thread; ``spawn`` gives a process that uses all.
     """
     library = ctypes.CDLL(path)
     if hasattr(library, _SET_BLAS):
@@ -38,14 +53,13 @@ def serve_host(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
     import torch
 
     get_threads = torch.get_num_threads
-    lock = threading.Lock()
     current = 0
 
     def call(*args: Any) -> Any:
         nonlocal current
-        threads = get_threads()
+        threads = 1 if _forked else get_threads()
         if threads != current:
-            with lock:
+            with _lock:
                 library.tilefoundry_set_num_threads(threads)
                 current = threads
         return function(*args)
