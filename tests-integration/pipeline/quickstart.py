@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import torch
 from models.minilm.checkpoint import raw_resource
+from models.minilm.model import MINILM, encoder
 from models.minilm.reference import Reference, tokenize
 from transformers.utils import logging
 
@@ -44,14 +45,13 @@ def step(title: str, work: Callable[[], T]) -> T:
 
 
 def author():
-    """Import the model file: parsing and typing happen here."""
-    from models.minilm.model import MiniLM
-
+    """The model's program, parsed and typed here and now."""
+    model = encoder(MINILM)
     weights = sum(
-        len(node.weights) for node in (MiniLM, *MiniLM.modules, *(m.attention for m in MiniLM.modules[1:]))
+        len(node.weights) for node in (model, *model.modules, *(m.attention for m in model.modules[1:]))
     )
-    print(f"   MiniLM: {len(MiniLM.modules)} children, {weights} weights")
-    return MiniLM
+    print(f"   {model.name}: {len(model.modules)} children, {weights} weights")
+    return model
 
 
 def load_twin(folder: str):

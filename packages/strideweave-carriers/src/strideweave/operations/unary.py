@@ -174,12 +174,12 @@ def relu(x: Tensor) -> Tensor:
 
 
 def neg(x: Tensor) -> Tensor:
-    """-x."""
+    """``-x``, element by element."""
     return apply(_OPERATIONS["neg"], (x,), {})
 
 
 def exp(x: Tensor) -> Tensor:
-    """e ** x."""
+    """``e ** x``, element by element."""
     return apply(_OPERATIONS["exp"], (x,), {})
 
 
