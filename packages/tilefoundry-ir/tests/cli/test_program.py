@@ -117,7 +117,7 @@ def test_show_html_is_one_file_with_pictures(
         ("{dir}/none.py", "there is no file {dir}/none.py"),
         ("{file}:Nett", "defines no Module or Function 'Nett'; it defines Layer, Net"),
         ("{file}", "name what to show, as in {file}:NAME; {file} defines Layer, Net"),
-        ("{file}:Net.layer9", "module 'Net' has no child 'layer9'; children: layer0, layer1, layer2, layer3"),
+        ("{file}:Net.layer9", "module 'Net' has neither a child nor a function 'layer9'; functions: step"),
         ("{file}:Net.step.x", "module 'Net' has no child 'step'"),
         ("no.such.module", "there is neither a file nor a module 'no.such.module'"),
         ("{dir}", "{dir} is no Python file"),

@@ -135,7 +135,10 @@ def test_select_walks_children_and_enters_a_module_at_a_function():
     reading = entered.load(MemoryResource({"leaf.w": w}))
     torch.testing.assert_close(reading(x), (x * w + 1) * 2)
     for path, text in (
-        ("inner.nope", "'inner' has no child 'nope'"),
+        (
+            "inner.nope",
+            "'inner' has neither a child nor a function 'nope'; functions: fn, other; children: leaf",
+        ),
         ("inner.fn.x", "'inner' has no child 'fn'"),
     ):
         with pytest.raises(UnknownNameError, match=text):

@@ -296,7 +296,12 @@ def select(module: Module, path: str) -> Module:
         node = node.child(part)
     last = parts[-1]
     if not node.function_named(last):
-        return node.child(last)
+        for child in node.modules:
+            if child.name == last:
+                return child
+        raise UnknownNameError(
+            f"module {node.name!r} has neither a child nor a function {last!r}; {node.callables()}"
+        )
     return node if node.entry == last else _owned_by(node.owner, unowned_copy(node, node.name, entry=last))
 
 
