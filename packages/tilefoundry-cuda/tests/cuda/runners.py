@@ -20,7 +20,9 @@ from ..cpu.harness import RUNNER
 
 
 @contextmanager
-def computing_with(runner: Callable[[Module, Sequence[torch.Tensor], CompilerOptions], Any]) -> Iterator[None]:
+def computing_with(
+    runner: Callable[[Module, Sequence[torch.Tensor], CompilerOptions], Any],
+) -> Iterator[None]:
     """``compare`` uses ``runner`` inside."""
     RUNNER.append(runner)
     try:
@@ -29,7 +31,9 @@ def computing_with(runner: Callable[[Module, Sequence[torch.Tensor], CompilerOpt
         RUNNER.pop()
 
 
-def run_on_gpu(module: Module, tensors: Sequence[torch.Tensor], options: CompilerOptions) -> list[torch.Tensor]:
+def run_on_gpu(
+    module: Module, tensors: Sequence[torch.Tensor], options: CompilerOptions
+) -> list[torch.Tensor]:
     """The outputs, compiled for the current GPU and run there."""
     outputs = jit(module, target="cuda")(*(tensor.cuda() for tensor in tensors))
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ..cpu.random_programs import random_program
 from ..cpu.harness import compare
+from ..cpu.random_programs import random_program
 from ..cpu.test_ops import *  # noqa: F403  # the same tests
 from .runners import computing_with, run_on_gpu
 

@@ -10,6 +10,7 @@ from tilefoundry.codegen.cpu.decompose import DecomposeRows
 from tilefoundry.codegen.cpu.erase import ErasePlacement
 from tilefoundry.codegen.cpu.place import Place
 from tilefoundry.codegen.cpu.share import ShareKernels
+from tilefoundry.codegen.cuda.authored import LowerAuthored, Unplaced
 from tilefoundry.codegen.cuda.emit import CudaSource, emit_module
 from tilefoundry.codegen.cuda.launches import PlanLaunches
 from tilefoundry.codegen.cuda.link import link_cuda
@@ -34,6 +35,18 @@ class CudaLinkable(LinkableModule):
     parts: CudaSource = field(kw_only=True)
 
 
+_PLACING: tuple[Pass, ...] = (
+    ErasePlacement(),
+    DecomposeRows(),
+    Canonicalise(),
+    RemoveDeadCode(),
+    CheckSupported(),
+    Place(host_answers, accepts),
+    Bufferise(schedule),
+)
+"""From a program without placement of its own to kernels and their host."""
+
+
 @dataclass(frozen=True, slots=True)
 class CudaBackend:
     """CuTe-based CUDA C++ through NVRTC, embedded in a host library of g++. Stateless."""
@@ -48,13 +61,8 @@ class CudaBackend:
         return (
             InlineCalls(),
             UnrollLoops(),
-            ErasePlacement(),
-            DecomposeRows(),
-            Canonicalise(),
-            RemoveDeadCode(),
-            CheckSupported(),
-            Place(host_answers, accepts),
-            Bufferise(schedule),
+            LowerAuthored(),
+            *map(Unplaced, _PLACING),
             PlanLaunches(),
             ShareKernels(emit_kernel),
         )

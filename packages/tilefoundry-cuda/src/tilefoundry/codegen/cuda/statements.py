@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tilefoundry.codegen.cuda.tiles import TileCopy
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
 from tilefoundry.ir.tir import BufferView, Store, TirStmt
@@ -161,5 +162,7 @@ def inner_statements(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
         yield stmt
         if isinstance(stmt, Packs):
             yield from (Store(pack.buffer, pack.index, pack.name) for pack in stmt.stores)
+        if isinstance(stmt, TileCopy) and not stmt.buffer_is_source:
+            yield Store(stmt.target, 0, stmt.source)
         if isinstance(stmt, (Packs, WidePath, TileMatmul)):
             yield from inner_statements(stmt.body)

@@ -8,6 +8,7 @@ from tilefoundry.codegen.cpu.emit.scalars import dtype_name
 from tilefoundry.codegen.cpu.emit.source import written_buffers
 from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
 from tilefoundry.codegen.cuda.statements import Combine, TileMatmul, inner_statements
+from tilefoundry.codegen.cuda.tiles import TileReduce
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
@@ -28,7 +29,7 @@ def used_features(kernels: Sequence[PrimFunction]) -> tuple[str, ...]:
     found = {"ELEMENTWISE"}
     for kernel in kernels:
         for stmt in inner_statements(kernel.body):
-            if isinstance(stmt, Combine):
+            if isinstance(stmt, (Combine, TileReduce)):
                 found.add("REDUCE")
             elif isinstance(stmt, TileMatmul):
                 found.add("MATMUL")
@@ -64,7 +65,14 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
     params = ", ".join(_param(param, param.name in written) for param in function.params)
     bounds = f"__launch_bounds__({threads}) " if threads else ""
     with out.block(f'extern "C" __global__ void {bounds}{symbol_of(function.name)}({params}) {{'):
-        DeviceEmitter(out).stmts(function.body)
+        DeviceEmitter(out, narrow=_stores_narrow(function, written)).stmts(function.body)
+
+
+def _stores_narrow(function: PrimFunction, written: set[str]) -> bool:
+    """Whether all floats that the kernel stores have at most 16 bits, and some are stored."""
+    types = [p.type.dtype for p in function.params if isinstance(p.type, TensorType) and p.name in written]
+    floats = [dtype for dtype in types if dtype.is_float]
+    return bool(floats) and all(dtype.bits <= 16 for dtype in floats)
 
 
 def _param(param: Var, written: bool) -> str:

@@ -36,7 +36,7 @@ def write_matmul(to: DeviceEmitter, stmt: TileMatmul) -> None:
     out.line(
         f"constexpr int bytes_ = ops::matmul_workspace_bytes<decltype(a_), decltype(b_), {stmt.threads}>();"
     )
-    out.line("__shared__ alignas(1024) unsigned char workspace_[bytes_];")
+    out.line("alignas(1024) __shared__ unsigned char workspace_[bytes_];")
     assert isinstance(stmt.total.type, TensorType)
     kind = dtype_name(stmt.total.type.dtype)
     head = "auto const store_ = [&](auto const& matrix_, int row_, int column_, auto sum_) {"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name, expr_text
 from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, attr_text, quoted
 from tilefoundry.codegen.cuda.source.matmul import write_matmul
+from tilefoundry.codegen.cuda.source.tiles import TILE_WRITERS
 from tilefoundry.codegen.cuda.statements import Combine, Pack, Packs, RegisterArray, TileMatmul, WidePath
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Expr, Var
@@ -31,6 +33,7 @@ from tilefoundry.ir.types import DType, TensorType
 __all__ = ["DeviceEmitter"]
 
 _FIXED = {"pack_width_": "V_", "pack_piece_": "piece_"}
+_FAST = re.compile(r"ops::((?:exp|sigmoid|silu|gelu_tanh)_op)\{\}")
 _OPS = {
     ReduceKind.SUM: "ops::sum_op",
     ReduceKind.MEAN: "ops::sum_op",
@@ -41,13 +44,18 @@ _OPS = {
 
 
 class DeviceEmitter(StatementEmitter):
-    """Writes a kernel's statements. Not thread-safe; one per kernel."""
+    """Writes a kernel's statements. Not thread-safe; one per kernel.
 
-    __slots__ = ("_registers",)
+    ``narrow`` says that every float that the kernel stores has at most 16 bits: then transcendental functions
+    take the chip's short forms, whose error is far below the last place of what is stored.
+    """
 
-    def __init__(self, out: Writer) -> None:
+    __slots__ = ("_registers", "narrow")
+
+    def __init__(self, out: Writer, *, narrow: bool = False) -> None:
         super().__init__(out, dict(_FIXED))
         self._registers: set[str] = set()
+        self.narrow = narrow
 
     def stmts(self, stmts: tuple[TirStmt, ...]) -> None:
         """All of ``stmts`` in order."""
@@ -56,7 +64,8 @@ class DeviceEmitter(StatementEmitter):
 
     def expr(self, expr: Expr) -> str:
         """An expression's text; the standard library of device code is reached through ``stdx``."""
-        return expr_text(expr, self.names).replace("std::numeric_limits", "stdx::numeric_limits")
+        text = expr_text(expr, self.names).replace("std::numeric_limits", "stdx::numeric_limits")
+        return _FAST.sub(r"ops::approximate<ops::\1>{}", text) if self.narrow else text
 
     def dim(self, dim: Any) -> str:
         """A dim's text."""
@@ -100,7 +109,7 @@ class DeviceEmitter(StatementEmitter):
             self.out.line(
                 f"using Tier_ = decltype(ops::matmul_impl::select_tier<{left}, {right}, program_threads>());"
             )
-            self.out.line("__shared__ alignas(1024) unsigned char workspace_[Tier_::bytes];")
+            self.out.line("alignas(1024) __shared__ unsigned char workspace_[Tier_::bytes];")
             args.append("workspace_")
         self.out.line(f"ops::{stmt.op}({', '.join(args)});")
 
@@ -247,7 +256,7 @@ class DeviceEmitter(StatementEmitter):
             self.out.line(
                 f"constexpr int bytes_ = ops::reduce_workspace_bytes<{op}, ops::axes<>, decltype(parts_), decltype(own_)>();"
             )
-            self.out.line("__shared__ alignas(16) unsigned char workspace_[bytes_ > 0 ? bytes_ : 16];")
+            self.out.line("alignas(16) __shared__ unsigned char workspace_[bytes_ > 0 ? bytes_ : 16];")
             self.out.line(f"ops::reduce<{op}, ops::axes<>>(parts_, own_, workspace_);")
 
     def _matmul(self, stmt: TileMatmul) -> None:
@@ -298,4 +307,5 @@ _EMITTERS: dict[type, Callable[[Any, Any], None]] = {
     Store: StatementEmitter._store,
     TileMatmul: DeviceEmitter._matmul,
     WidePath: DeviceEmitter._wide,
+    **TILE_WRITERS,
 }

@@ -1,0 +1,90 @@
+"""Programs with mesh scopes. Oracle: the evaluator, exact or by the table of bounds; kernels run on an emulated block."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from tilefoundry import func, lower
+from tilefoundry.codegen.cuda.authored import PlacementWarning
+from tilefoundry.codegen.cuda.emit import _derive_launch_config
+from tilefoundry.dsl import Mesh, Tensor, Topology, tf
+from tilefoundry.evaluator import evaluate
+from tilefoundry.target import CudaTarget
+
+from .emulating import emulate
+from .runners import compile_device_code
+
+H200 = CudaTarget("nvidia.h200_sxm")
+
+
+@func(topologies=(Topology("cta", 2), Topology("thread", 128)))
+def gated(x: Tensor[(2, 1536), "bf16"]) -> Tensor[(2, 1536), "bf16"]:
+    with Mesh(("cta", "thread"), (2, 4, 32), ("x", "y", "t")) as m:
+        a = tf.reshard(x, (2 @ m.x, 12 @ m.y, 128 @ m.t), "rmem")
+        b = tf.relu(a) + a
+        out = tf.reshard(b, (2 @ m.x, 12 @ m.y, 128 @ m.t), "gmem")
+    return out
+
+
+@func(topologies=(Topology("cta", 2), Topology("thread", 64)))
+def row_sums(x: Tensor[(2, 384), "f32"]) -> Tensor[(2, 1), "f32"]:
+    with Mesh(("cta", "thread"), (2, 64), ("x", "t")) as m:
+        held = tf.reshard(x, (2 @ m.x, 384 @ m.t), "rmem")
+        total = tf.reduce(held * 2.0, axes=(1,), keepdim=True, kind="sum")
+        out = tf.reshard(total, (2 @ m.x, 1), "gmem")
+    return out
+
+
+@func(topologies=(Topology("cta", 2), Topology("thread", 8)))
+def joined_over_blocks(x: Tensor[(2, 8), "f32"]) -> Tensor[(1, 8), "f32"]:
+    with Mesh(("cta", "thread"), (2, 8), ("x", "t")) as m:
+        held = tf.reshard(x, (2 @ m.x, 8 @ m.t), "rmem")
+        total = tf.reduce(held, axes=(0,), keepdim=True, kind="sum")
+        out = tf.reshard(total, (1, 8 @ m.t), "gmem")
+    return out
+
+
+def entry_and_kernel(program):
+    lowered = lower(program, target=H200)
+    *kernels, _ = lowered.functions
+    return lowered, kernels
+
+
+def test_the_golden_layout_of_a_split_row_is_followed():
+    lowered, (kernel,) = entry_and_kernel(gated)
+    config = _derive_launch_config(kernel)
+    assert (config.grid, config.block) == (2, 128)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled = emulate(gated)
+    # Registers as the program's layout has them: (0, 0, 4, 0, 1) over (2, 4, 3, 32, 4).
+    shape, strides = (2, 4, 3, 32, 4), (0, 0, 4, 0, 1)
+    text = ["<" + ", ".join(f"cute::Int<{n}>" for n in numbers) + ">" for numbers in (shape, strides)]
+    assert f"cute::Layout<cute::Shape{text[0]}, cute::Stride{text[1]}>" in " ".join(compiled.source.split())
+    x = torch.randn(2, 1536).bfloat16()
+    assert torch.equal(compiled(x), evaluate(gated, x))
+
+
+def test_a_reduction_over_threads_joins_through_the_runtime():
+    compiled = emulate(row_sums)
+    assert "ops::reduce<ops::sum_op, ops::axes<1>>(" in compiled.source
+    x = torch.randn(2, 384)
+    torch.testing.assert_close(
+        compiled(x), (2 * x.double()).sum(1, keepdim=True).float(), rtol=1e-5, atol=1e-4
+    )
+
+
+def test_what_has_no_placed_lowering_is_said_and_still_right():
+    with pytest.warns(PlacementWarning, match="total reduces an axis that CTAs share"):
+        compiled = emulate(joined_over_blocks)
+    x = torch.randn(2, 8)
+    torch.testing.assert_close(compiled(x), x.sum(0, keepdim=True))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_placed_kernels_compile_for_gpus(arch):
+    assert compile_device_code(gated, arch) == 1
+    assert compile_device_code(row_sums, arch) == 1
