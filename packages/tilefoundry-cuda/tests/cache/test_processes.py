@@ -64,6 +64,13 @@ def test_odd_directory_names_build_and_run(tmp_path, program, name):
     assert list((tmp_path / name).glob("??/*/library.so"))
 
 
+def test_an_ascii_locale_opens_libraries_in_other_folders(tmp_path, program):
+    """Oracle: the bytes of a folder's name are the same under every locale."""
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = run(program, environment(tmp_path / "größe", **ascii_only))
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 def test_eight_cold_processes_compile_once(tmp_path, program):
     compiler = counting_compiler(tmp_path / "bin")

@@ -34,7 +34,8 @@ def _entry(linked: LinkedModule) -> Callable[..., Any]:
     if not os.path.exists(path):
         raise FileNotFoundError(f"{linked.entry.name}: the library {path} does not exist; build it again")
     try:
-        library = tvm_ffi.load_module(path)
+        # Where Python's file system encoding is ASCII, a path's other bytes are surrogates, which are no UTF-8.
+        library = tvm_ffi.load_module(os.fsencode(path).decode(errors="replace"))
     except RuntimeError as error:
         raise OSError(f"{linked.entry.name}: the system cannot open the library {path}: {error}") from error
     try:
