@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -72,7 +72,7 @@ def classify_sync(mesh: Mesh, levels: Sequence[Topology] = ()) -> Barrier:
     return _threads(mesh, participants(resolved)["thread"], size)
 
 
-def _grid(resolved: Mesh, mesh: Mesh, extents: dict[str, object]) -> Barrier:
+def _grid(resolved: Mesh, mesh: Mesh, extents: Mapping[str, object]) -> Barrier:
     if resolved.window is not None:
         for part in level_axes(resolved):
             whole = all(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilefoundry.codegen.cpu.schedule.phases import (
     accumulator_dtype,
@@ -130,7 +131,7 @@ class _Passes:
             self._pass(phase)
         self._row_stores()
 
-    def wide(self, stmts: list[TirStmt]) -> TirStmt:
+    def wide(self, stmts: list[TirStmt]) -> Any:
         """The statements under the check that packs may be wide."""
         packs = tuple((buffer, offset) for (_, offset), buffer in self.table.checks.items())
         multiples = dict(self.table.multiples)
