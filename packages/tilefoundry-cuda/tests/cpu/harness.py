@@ -164,7 +164,7 @@ def assert_close(got: torch.Tensor, want: torch.Tensor, length: int, label: str)
     if not finite.any():
         return
     # Results that only rounding keeps from zero are judged against values of size one.
-    scale = max(float(w[finite].abs().max()), 1e-2)
+    scale = max(float(w[finite].abs().max()), 0.05)
     error = float((g[finite] - w[finite]).abs().max()) / scale
     names = {v: k for k, v in _TORCH_NAMES.items()}
     bound = 8 * EPSILON[names[want.dtype]] * max(1.0, length**0.5)
