@@ -13,7 +13,7 @@ from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.ir.tir.stmt import Evaluate
+from tilefoundry.ir.tir.stmt import Accumulator, Evaluate
 from tilefoundry.ir.types import DType, TensorType
 
 __all__ = ["device_source", "emit_kernel", "symbol_of", "used_features"]
@@ -29,7 +29,7 @@ def used_features(kernels: Sequence[PrimFunction]) -> tuple[str, ...]:
     found = {"ELEMENTWISE"}
     for kernel in kernels:
         for stmt in inner_statements(kernel.body):
-            if isinstance(stmt, (Combine, TileReduce)):
+            if isinstance(stmt, (Accumulator, Combine, TileReduce)):
                 found.add("REDUCE")
             elif isinstance(stmt, TileMatmul):
                 found.add("MATMUL")
