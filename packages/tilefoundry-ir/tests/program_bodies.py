@@ -251,9 +251,9 @@ class FunctionText:
         scope, held = self.rng.choice([n for n in "cgm" if n != x.name]), f"v{len(self.lines)}"
         mesh = self.rng.choice(
             (
-                'Mesh(("cta",), (2,), ("b",))',
+                'Mesh(("cta",), (1, 3, 2), ("z", "a", "b"))',
                 'Mesh("cta", (3, 2), ("a", "b"))',
-                'Mesh("cta", (4, 2), ("a", "b"))[0:3]',
+                'Mesh("cta", (3, 2), ("a", "b"))[0:2]',
             )
         )
         lead = "".join(f"{d}, " for d in x.shape[:-1])
