@@ -29,7 +29,9 @@ def normed(x: Tensor[(32768, 4096), "bf16"], w: Tensor[(4096,), "bf16"]) -> Tens
 
 
 @func
-def awkward(max: Tensor[(B, 3), "f32"], template: Tensor[(3,), "f32"], blockIdx: Tensor[(3,), "f32"]) -> Tensor[(B, 3), "f32"]:
+def awkward(
+    max: Tensor[(B, 3), "f32"], template: Tensor[(3,), "f32"], blockIdx: Tensor[(3,), "f32"]
+) -> Tensor[(B, 3), "f32"]:
     return max * template + blockIdx
 
 
@@ -56,7 +58,9 @@ def test_a_row_is_one_kernel_that_reads_it_once():
 def test_device_code_includes_the_umbrella_alone_and_the_host_no_cuda():
     parts = source_of(normed)
     for text in (*parts.devices, parts.host):
-        assert [line for line in text.splitlines() if line.startswith("#include")] == ["#include <tilefoundry/runtime.h>"]
+        assert [line for line in text.splitlines() if line.startswith("#include")] == [
+            "#include <tilefoundry/runtime.h>"
+        ]
     assert "cute" not in parts.host and "dim3" not in parts.host
 
 
@@ -72,11 +76,17 @@ def test_a_library_needs_neither_cudart_nor_libcuda_and_opens_without_a_gpu(tmp_
     library = compiled._linked.library_path
     needed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
     assert not any(name in needed for name in ("libcuda", "cudart", "blas"))
-    assert compiled.type.name == "awkward" and [p.name for p in compiled.type.input_params] == ["max", "template", "blockIdx"]
+    assert compiled.type.name == "awkward" and [p.name for p in compiled.type.input_params] == [
+        "max",
+        "template",
+        "blockIdx",
+    ]
 
 
 def test_without_a_gpu_the_bare_target_names_the_way_out(monkeypatch):
-    monkeypatch.setattr("tilefoundry.target.cuda._current_capability", lambda: "torch sees no usable NVIDIA GPU")
+    monkeypatch.setattr(
+        "tilefoundry.target.cuda._current_capability", lambda: "torch sees no usable NVIDIA GPU"
+    )
     with pytest.raises(RuntimeError, match=r'CudaTarget\("nvidia.h200_sxm"\)'):
         jit(gated, target="cuda")
 

@@ -169,7 +169,8 @@ def _build(
 def _embedding(i: int) -> str:
     """Assembler text that holds image ``i``; the path is relative, so folders may have any name."""
     symbol = f"tilefoundry_image_{i}"
-    return f'.section .rodata\n.balign 64\n.globl {symbol}\n.hidden {symbol}\n{symbol}:\n.incbin "image{i}.cubin"\n.byte 0\n'
+    label = f".globl {symbol}\n.hidden {symbol}\n{symbol}:\n"
+    return f'.section .rodata\n.balign 64\n{label}.incbin "image{i}.cubin"\n.byte 0\n'
 
 
 _NO_EXECSTACK = '.section .note.GNU-stack,"",%progbits\n'

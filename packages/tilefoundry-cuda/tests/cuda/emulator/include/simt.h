@@ -175,6 +175,7 @@ inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
 
+inline std::size_t __cvta_generic_to_shared(const void* p) { return reinterpret_cast<std::size_t>(p); }
 inline float __expf(float x) { return std::exp(x); }
 // The one instruction that device code outside of the PTX tiers spells out: a reciprocal of x into y.
 #define asm(...) y = 1.0f / x

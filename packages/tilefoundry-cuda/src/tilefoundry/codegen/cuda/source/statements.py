@@ -170,7 +170,8 @@ class DeviceEmitter(StatementEmitter):
     def _turns(self, stmt: Packs) -> None:
         first, lane = self.name(stmt.first), self.name(stmt.lane)
         start = "" if stmt.start == 0 else f"{self.dim(stmt.start)} + "
-        head = f"for (index_t {first} = {start}{lane} * V_; {first} < {self.dim(stmt.stop)}; {first} += {stmt.threads} * V_) {{"
+        bound = f"{first} < {self.dim(stmt.stop)}"
+        head = f"for (index_t {first} = {start}{lane} * V_; {bound}; {first} += {stmt.threads} * V_) {{"
         with self.out.block(head):
             for pack in stmt.loads:
                 self._register(pack, ".value")
@@ -239,25 +240,20 @@ class DeviceEmitter(StatementEmitter):
         attrs = ["shard::S<0>", "shard::S<0>"]
         attrs[stmt.axis] = f"shard::P<{op}>"
         pointer = f"&{self.name(stmt.target)}" + ("" if stmt.count is None else "[0]")
+        line = self.out.line
         with self.out.block("{"):
-            self.out.line(
-                f"using Mesh_ = cute::Layout<cute::Shape<cute::Int<{rows}>, cute::Int<{lanes}>>, cute::Stride<cute::Int<{lanes}>, cute::_1>>;"
-            )
-            self.out.line(
-                f"using Parts_ = cute::Layout<cute::Shape<cute::Int<{other}>, cute::Int<{count}>>, cute::Stride<cute::_0, cute::_1>>;"
-            )
-            self.out.line(
-                f"auto own_ = cute::make_tensor({pointer}, cute::Layout<cute::Shape<cute::Int<{count}>>, cute::Stride<cute::_1>>{{}});"
-            )
-            self.out.line(
-                f"auto const layout_ = make_shard_layout(Parts_{{}}, cute::tuple<{', '.join(attrs)}>{{}}, make_mesh<TopologyScope::thread>(Mesh_{{}}));"
-            )
-            self.out.line("auto const parts_ = make_shard_tensor(own_, Parts_{}, layout_);")
-            self.out.line(
-                f"constexpr int bytes_ = ops::reduce_workspace_bytes<{op}, ops::axes<>, decltype(parts_), decltype(own_)>();"
-            )
-            self.out.line("alignas(16) __shared__ unsigned char workspace_[bytes_ > 0 ? bytes_ : 16];")
-            self.out.line(f"ops::reduce<{op}, ops::axes<>>(parts_, own_, workspace_);")
+            line(f"using MeshShape_ = cute::Shape<cute::Int<{rows}>, cute::Int<{lanes}>>;")
+            line(f"using Mesh_ = cute::Layout<MeshShape_, cute::Stride<cute::Int<{lanes}>, cute::_1>>;")
+            line(f"using PartsShape_ = cute::Shape<cute::Int<{other}>, cute::Int<{count}>>;")
+            line("using Parts_ = cute::Layout<PartsShape_, cute::Stride<cute::_0, cute::_1>>;")
+            line(f"auto own_ = cute::make_tensor({pointer}, cute::make_layout(cute::Shape<cute::Int<{count}>>{{}}));")
+            line("auto const mesh_ = make_mesh<TopologyScope::thread>(Mesh_{});")
+            line(f"auto const layout_ = make_shard_layout(Parts_{{}}, cute::tuple<{', '.join(attrs)}>{{}}, mesh_);")
+            line("auto const parts_ = make_shard_tensor(own_, Parts_{}, layout_);")
+            types = f"{op}, ops::axes<>, decltype(parts_), decltype(own_)"
+            line(f"constexpr int bytes_ = ops::reduce_workspace_bytes<{types}>();")
+            line("alignas(16) __shared__ unsigned char workspace_[bytes_ > 0 ? bytes_ : 16];")
+            line(f"ops::reduce<{op}, ops::axes<>>(parts_, own_, workspace_);")
 
     def _matmul(self, stmt: TileMatmul) -> None:
         write_matmul(self, stmt)
