@@ -18,6 +18,7 @@ from tilefoundry.ir.types.shard import Mesh, Topology
 __all__ = ["CudaSource", "LaunchConfig", "emit_module"]
 
 MOST_THREADS = 1024
+_PER_IMAGE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +99,26 @@ def _largest(extents: Iterable[Dim]) -> Dim:
     return best
 
 
+def _images(kernels: list[PrimFunction], blocks: dict[str, int]) -> list[tuple[int, list[PrimFunction]]]:
+    """(threads of a block, kernels) per image: one block size each, and few enough kernels that images compile
+    side by side."""
+    out: list[tuple[int, list[PrimFunction]]] = []
+    for size in sorted(set(blocks.values())):
+        held = [kernel for kernel in kernels if blocks[kernel.name] == size]
+        out.extend((size, held[i : i + _PER_IMAGE]) for i in range(0, len(held), _PER_IMAGE))
+    return out
+
+
 def emit_module(module: Module) -> CudaSource:
-    """The texts of a lowered module; kernels with equal blocks share an image."""
+    """The texts of a lowered module; an image holds kernels with equal blocks."""
     entry = module.entry_function()
     assert isinstance(entry, PrimFunction)
     kernels = [f for f in module.functions if isinstance(f, PrimFunction) and f is not entry]
     configs = {kernel.name: _derive_launch_config(kernel) for kernel in kernels}
-    sizes = sorted({config.block for config in configs.values()})
+    images = _images(kernels, {name: config.block for name, config in configs.items()})
+    home = {kernel.name: i for i, (_, held) in enumerate(images) for kernel in held}
     entries = tuple(
-        KernelEntry(
-            k.name, sizes.index(configs[k.name].block), configs[k.name].block, configs[k.name].cooperative
-        )
-        for k in kernels
+        KernelEntry(k.name, home[k.name], configs[k.name].block, configs[k.name].cooperative) for k in kernels
     )
-    devices = tuple(
-        device_source([k for k in kernels if configs[k.name].block == size], size) for size in sizes
-    )
+    devices = tuple(device_source(held, size) for size, held in images)
     return CudaSource(host_source(module, entries, len(devices)), devices, entries)
