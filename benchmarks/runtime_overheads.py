@@ -1,4 +1,3 @@
-# ruff: noqa: F821  # the DSL reads dtype names as source
 """What a call from Python costs on top of the work: twins, readings, compiled and bound modules.
 
     python benchmarks/runtime_overheads.py [--device cpu|cuda] [--calls 2000] [--repeat 7] [--json out.json]

@@ -1,4 +1,4 @@
-"""The CUDA back end without a GPU. Oracles: texts and messages stated here, the compiler, a shared library's own tables."""
+"""The CUDA back end without a GPU. Oracles: texts and messages stated here, the compiler, a library's own tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs with mesh scopes. Oracle: the evaluator, exact or by the table of bounds; kernels run on an emulated block."""
+"""Programs with mesh scopes. Oracle: the evaluator, exact or by the bounds; kernels run on an emulated block."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def entry_and_kernel(program):
 
 
 def test_the_golden_layout_of_a_split_row_is_followed():
-    lowered, (kernel,) = entry_and_kernel(gated)
+    _, (kernel,) = entry_and_kernel(gated)
     config = _derive_launch_config(kernel)
     assert (config.grid, config.block) == (2, 128)
     with warnings.catch_warnings():
