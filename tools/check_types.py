@@ -26,7 +26,16 @@ def run_pyright(site: str) -> dict:
         }
         config = Path(folder) / "pyrightconfig.json"
         config.write_text(json.dumps(settings))
-        command = [sys.executable, "-m", "pyright", "-p", str(config), "--pythonpath", sys.executable, "--outputjson"]
+        command = [
+            sys.executable,
+            "-m",
+            "pyright",
+            "-p",
+            str(config),
+            "--pythonpath",
+            sys.executable,
+            "--outputjson",
+        ]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         return json.loads(done.stdout)
 

@@ -246,9 +246,13 @@ class DeviceEmitter(StatementEmitter):
             line(f"using Mesh_ = cute::Layout<MeshShape_, cute::Stride<cute::Int<{lanes}>, cute::_1>>;")
             line(f"using PartsShape_ = cute::Shape<cute::Int<{other}>, cute::Int<{count}>>;")
             line("using Parts_ = cute::Layout<PartsShape_, cute::Stride<cute::_0, cute::_1>>;")
-            line(f"auto own_ = cute::make_tensor({pointer}, cute::make_layout(cute::Shape<cute::Int<{count}>>{{}}));")
+            line(
+                f"auto own_ = cute::make_tensor({pointer}, cute::make_layout(cute::Shape<cute::Int<{count}>>{{}}));"
+            )
             line("auto const mesh_ = make_mesh<TopologyScope::thread>(Mesh_{});")
-            line(f"auto const layout_ = make_shard_layout(Parts_{{}}, cute::tuple<{', '.join(attrs)}>{{}}, mesh_);")
+            line(
+                f"auto const layout_ = make_shard_layout(Parts_{{}}, cute::tuple<{', '.join(attrs)}>{{}}, mesh_);"
+            )
             line("auto const parts_ = make_shard_tensor(own_, Parts_{}, layout_);")
             types = f"{op}, ops::axes<>, decltype(parts_), decltype(own_)"
             line(f"constexpr int bytes_ = ops::reduce_workspace_bytes<{types}>();")

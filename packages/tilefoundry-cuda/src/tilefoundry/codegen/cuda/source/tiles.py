@@ -79,7 +79,9 @@ def _attr(attr: Any) -> str:
 def write_copy(to: DeviceEmitter, stmt: TileCopy) -> None:
     """``copy`` between a distributed value and the whole of it, seen with the canonical shape."""
     buffer, held = (stmt.source, stmt.target) if stmt.buffer_is_source else (stmt.target, stmt.source)
-    layout = held.type.layout  # type: ignore[attr-defined]  # a distributed tensor
+    assert isinstance(held.type, TensorType)
+    layout = held.type.layout
+    assert layout is not None, f"{held.name} is distributed"
     with to.out.block("{"):
         to.out.line(f"auto whole_ = as_gmem({to.name(buffer)}, {_row_major(layout.shape)}{{}});")
         pair = f"whole_, {to.name(held)}" if stmt.buffer_is_source else f"{to.name(held)}, whole_"
