@@ -5,10 +5,14 @@ export UV_PROJECT_ENVIRONMENT ?= .venv
 
 PACKAGES := tilefoundry-ir tilefoundry-runtime tilefoundry-cuda strideweave-carriers
 
-.PHONY: quickstart test fuzz lint types boundaries isolation wheels docs clean setup uv installed
+.PHONY: quickstart test fuzz lint types boundaries isolation wheels docs clean setup headers uv installed
 
-setup: uv
+setup: headers
 	$(UV) sync --quiet --locked
+
+# The pinned CUTLASS headers; nothing is fetched where they are there already.
+headers: uv
+	$(UV) run --quiet --no-project --isolated --with pip python tools/vendor.py
 
 uv:
 	@tools/bootstrap_uv.sh
@@ -44,7 +48,7 @@ boundaries: installed
 
 # Each package's tests with only its own dependencies.
 isolation: $(PACKAGES:%=isolation-%)
-isolation-%: uv
+isolation-%: headers
 	UV_PROJECT_ENVIRONMENT=envs/$* $(UV) run --locked --exact --package $* --group test python -m pytest packages/$*
 
 wheels: uv
