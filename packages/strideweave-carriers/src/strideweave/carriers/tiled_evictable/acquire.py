@@ -104,10 +104,10 @@ def _after_room(
     blank: bool,
     victims: Sequence[tuple[Core, int]],
 ) -> None:
-    """Evict tiles of carriers under the same budget, then acquire again."""
+    """Evict tiles of carriers under the same budget, then acquire again; a victim that is needed by now stays."""
     request.begin()
     request.submitted = True
-    evictions = [Eviction.trailing(owner, request.what, code) for owner, code in victims]
+    evictions = [Eviction.for_room(owner, request.what, code) for owner, code in victims]
 
     def freed(error: BaseException | None) -> None:
         if error is not None:

@@ -1,7 +1,9 @@
 """Eviction: tiles that leave primary together, once nobody needs them.
 
 A caller's eviction conflicts with later requests for its tiles; a policy's trailing eviction never does: readers
-go on using primary while it writes back, and then it waits until they have ended.
+go on using primary while it writes back, and then it waits until they have ended. An eviction that makes room for a
+request gives up where a tile is needed after all: waiting there could close a circle, since whoever needs the tile may
+itself wait for room.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ class Eviction:
         self.passive = passive
         self.independent = not passive
         self.request = self
+        self.yields = False
         self.completion: Completion[Any] = Completion()
         self.arrived: Completion[None] = Completion()
         self._started = False
@@ -35,6 +38,14 @@ class Eviction:
         eviction = cls(core, f"the policy's eviction after a {after}", (code,), True)
         with core.lock:
             core.deferred[eviction] = None
+        return eviction
+
+    @classmethod
+    def for_room(cls, core: Core, request: str, code: int) -> Eviction:
+        """Enter the eviction of one tile whose place a request wants; it ends without effect where it cannot start."""
+        eviction = cls.trailing(core, request, code)
+        eviction.what = f"the eviction that makes room for a {request}"
+        eviction.yields = True
         return eviction
 
     def brings(self, code: int) -> bool:
@@ -58,6 +69,16 @@ class Eviction:
             return
         if begun:
             self._submit()
+        elif self.yields and self._give_up():
+            self._end(None)
+
+    def _give_up(self) -> bool:
+        """Leave the queue, if nobody began or ended this in the meantime."""
+        with self.core.lock:
+            idle = not self._started and self in self.core.deferred
+            if idle:
+                del self.core.deferred[self]
+            return idle
 
     def _reserve(self) -> bool:
         core = self.core
