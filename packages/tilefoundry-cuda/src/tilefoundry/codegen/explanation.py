@@ -15,7 +15,7 @@ from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import UnsupportedError
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.passes import Pipeline
-from tilefoundry.ir.tir.ops import SCALAR_OPS
+from tilefoundry.ir.tir import SCALAR_OPS
 from tilefoundry.ir.types import Dim, TensorType, TupleType, Type, dim_vars, evaluate_dim
 from tilefoundry.ir.types.dim import product
 from tilefoundry.target import CompilerOptions, CpuTarget, Target

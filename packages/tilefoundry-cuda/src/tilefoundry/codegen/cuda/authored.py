@@ -11,8 +11,7 @@ from tilefoundry.ir.core.expr import Bind, Call, Constant, Var, walk_stmts
 from tilefoundry.ir.core.expr import MeshScope as HirScope
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.passes import Pass
-from tilefoundry.ir.passes.inline import PARAM_PATHS
+from tilefoundry.ir.passes import PARAM_PATHS, Pass
 from tilefoundry.ir.tir import Launch, MeshScope, PrimFunction
 from tilefoundry.ir.types import StorageKind, TensorType
 from tilefoundry.ir.types.dim import product

@@ -20,8 +20,8 @@ from tilefoundry.codegen.cuda.supported import CheckSupported, host_answers
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.passes import Canonicalise, InlineCalls, Pass, RemoveDeadCode, UnrollLoops
-from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.runtime.compiled import CompiledModule
+from tilefoundry.ir.tir import PrimFunction
+from tilefoundry.runtime import CompiledModule
 from tilefoundry.runtime.linking import LinkedModule, load_linked_module
 from tilefoundry.target import CompilerOptions, CudaTarget, Target
 

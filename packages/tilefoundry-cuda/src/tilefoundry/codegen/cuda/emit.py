@@ -9,8 +9,7 @@ from tilefoundry.codegen.cuda.source import device_source, host_source
 from tilefoundry.codegen.cuda.source.host import KernelEntry
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import LoweringError
-from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.ir.tir.stmt import Evaluate, MeshScope, walk_tir
+from tilefoundry.ir.tir import Evaluate, MeshScope, PrimFunction, walk_tir
 from tilefoundry.ir.types import Dim, bounds
 from tilefoundry.ir.types.dim import product
 from tilefoundry.ir.types.shard import Mesh, Topology

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from tilefoundry.codegen.cuda.emit import _derive_launch_config
 from tilefoundry.ir.core.module import Module
-from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.ir.tir.stmt import Abort, DispatchCall, Guard, Launch, TirStmt
+from tilefoundry.ir.tir import Abort, DispatchCall, Guard, Launch, PrimFunction, TirStmt
 
 __all__ = ["PlanLaunches"]
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from tilefoundry.codegen.cuda.tiles import TileCopy
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
-from tilefoundry.ir.tir import BufferView, Store, TirStmt
-from tilefoundry.ir.tir.stmt import walk_tir
+from tilefoundry.ir.tir import BufferView, Store, TirStmt, walk_tir
 from tilefoundry.ir.types import Dim, DimVar
 
 __all__ = [

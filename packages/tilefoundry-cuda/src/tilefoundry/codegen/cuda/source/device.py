@@ -12,8 +12,7 @@ from tilefoundry.codegen.cuda.tiles import TileReduce
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
-from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.ir.tir.stmt import Accumulator, Evaluate
+from tilefoundry.ir.tir import Accumulator, Evaluate, PrimFunction
 from tilefoundry.ir.types import DType, TensorType
 
 __all__ = ["device_source", "emit_kernel", "symbol_of", "used_features"]

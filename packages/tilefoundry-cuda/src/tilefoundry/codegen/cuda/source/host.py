@@ -12,12 +12,10 @@ from tilefoundry.codegen.cuda.source.device import symbol_of
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.module import Module
-from tilefoundry.ir.passes.inline import PARAM_PATHS
-from tilefoundry.ir.tir.expr import IndexValue
-from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.ir.tir.stmt import Launch, TirStmt
+from tilefoundry.ir.passes import PARAM_PATHS
+from tilefoundry.ir.tir import IndexValue, Launch, PrimFunction, TirStmt
 from tilefoundry.ir.types import Dim, dim_vars
-from tilefoundry.ir.types.shard.topology import PERSISTENT
+from tilefoundry.ir.types.shard import PERSISTENT
 
 __all__ = ["KernelEntry", "host_source"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tilefoundry.codegen.cpu.emit.scalars import dtype_name
 from tilefoundry.codegen.cuda.statements import TileMatmul
-from tilefoundry.ir.tir.expr import BufferView
+from tilefoundry.ir.tir import BufferView
 from tilefoundry.ir.types import Dim, TensorType
 from tilefoundry.ir.types.dim import product
 

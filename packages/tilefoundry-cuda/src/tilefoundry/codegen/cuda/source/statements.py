@@ -14,7 +14,7 @@ from tilefoundry.codegen.cuda.statements import Combine, Pack, Packs, RegisterAr
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
-from tilefoundry.ir.tir.stmt import (
+from tilefoundry.ir.tir import (
     Abort,
     Accumulate,
     Accumulator,
