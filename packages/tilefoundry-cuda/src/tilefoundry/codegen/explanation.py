@@ -19,7 +19,7 @@ from tilefoundry.ir.tir import SCALAR_OPS
 from tilefoundry.ir.types import Dim, TensorType, TupleType, Type, dim_vars, evaluate_dim
 from tilefoundry.ir.types.dim import product
 from tilefoundry.target import CompilerOptions, CpuTarget, Target
-from tilefoundry.verbs.lowering import as_module, resolved_target
+from tilefoundry.verbs import as_module, resolved_target
 
 __all__ = ["Explanation", "KernelFacts", "explain"]
 

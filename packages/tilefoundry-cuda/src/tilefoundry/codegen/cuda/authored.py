@@ -15,8 +15,7 @@ from tilefoundry.ir.passes import PARAM_PATHS, Pass
 from tilefoundry.ir.tir import Launch, MeshScope, PrimFunction
 from tilefoundry.ir.types import StorageKind, TensorType
 from tilefoundry.ir.types.dim import product
-from tilefoundry.ir.types.shard import Mesh, ShardLayout, Topology, axis_factors
-from tilefoundry.ir.types.shard.levels import level_axes
+from tilefoundry.ir.types.shard import Mesh, ShardLayout, Topology, axis_factors, level_axes
 
 __all__ = ["LowerAuthored", "PlacementWarning", "Unplaced"]
 
