@@ -5,7 +5,7 @@ export UV_PROJECT_ENVIRONMENT ?= .venv
 
 PACKAGES := tilefoundry-ir tilefoundry-runtime tilefoundry-cuda strideweave-carriers
 
-.PHONY: quickstart test fuzz lint types boundaries isolation wheels docs clean setup headers uv installed
+.PHONY: quickstart test emulate fuzz lint types boundaries isolation wheels docs clean setup headers uv installed
 
 setup: headers
 	$(UV) sync --quiet --locked
@@ -23,6 +23,10 @@ quickstart: setup
 # Two processes; a file's tests stay together, since they share what its fixtures build.
 test: setup
 	$(UV) run --no-sync python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+# Every op of the CUDA target on a host emulator of a block: about a quarter of an hour of one core.
+emulate: setup
+	TILEFOUNDRY_EMULATED=1 $(UV) run --no-sync python -m pytest -n 2 -m emulated packages/tilefoundry-cuda
 
 # 20,000 damaged checkpoints and alias tables, with the branch coverage they reach.
 fuzz: setup

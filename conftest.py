@@ -1,4 +1,8 @@
-"""Settings that every test run shares: GPU tests only where there is a GPU, and Hypothesis profiles."""
+"""Settings that every test run shares: what runs where, and Hypothesis profiles.
+
+Tests marked ``gpu`` run where there is a GPU. Those marked ``emulated`` take a quarter of an hour of one core and run
+where ``TILEFOUNDRY_EMULATED=1`` asks for them (``make emulate``).
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,15 @@ def _has_gpu() -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests marked ``gpu`` on a machine without a GPU."""
-    marked = [item for item in items if item.get_closest_marker("gpu")]
-    if marked and not _has_gpu():
+    """Deselect what this machine cannot run or was not asked to."""
+    if os.environ.get("TILEFOUNDRY_EMULATED") != "1":
+        _deselect(config, items, "emulated")
+    if any(item.get_closest_marker("gpu") for item in items) and not _has_gpu():
+        _deselect(config, items, "gpu")
+
+
+def _deselect(config: pytest.Config, items: list[pytest.Item], marker: str) -> None:
+    marked = [item for item in items if item.get_closest_marker(marker)]
+    if marked:
         config.hook.pytest_deselected(items=marked)
-        items[:] = [item for item in items if item not in marked]
+        items[:] = [item for item in items if not item.get_closest_marker(marker)]

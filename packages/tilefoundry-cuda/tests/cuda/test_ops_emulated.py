@@ -8,7 +8,7 @@ from ..cpu.test_ops import *  # noqa: F403  # the same tests
 from .emulating import run_emulated
 from .runners import computing_with
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.emulated]
 
 
 @pytest.fixture(autouse=True)
