@@ -50,7 +50,7 @@ class Submitted:
         self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
     ) -> Completion[None]:
         """See ``Transfer.submit``."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: each transfer submits in its own way
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         """See ``Transfer.perform``."""

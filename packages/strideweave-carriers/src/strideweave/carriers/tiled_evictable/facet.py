@@ -56,7 +56,7 @@ class TiledResidencyFacet:
         return checked.bind(self._core.geometry, verb)
 
     def _ready(self, verb: str) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the carrier that mixes this in says when it may be used
 
     def _await(self, completion: object) -> AwaitResidency:
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the carrier that mixes this in makes its handle
