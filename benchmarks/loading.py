@@ -4,7 +4,8 @@
 
 GB/s with a warm page cache, medians over interleaved repeats in one process, in 1 and in 4 shards. Every way
 ends with tensors in memory of their own: ``safe_open`` gives views of the file, so they are cloned, as a
-loader must. Floors: one memcpy of the same bytes on the host; on a GPU also copies from pinned memory.
+loader must. Floors: to the CPU, torch's copy of the same bytes into fresh memory, which a loader has to touch for the
+first time as well; to a GPU, the lower of copies from pinned memory and of copies into host memory already in use.
 """
 
 from __future__ import annotations
@@ -67,25 +68,36 @@ def timed(call: Callable[[], object], device: str) -> float:
 
 def cases(folder: Path, keys: list[str], size: int, device: str) -> dict[str, Callable[[], object]]:
     """Name -> one run over ``size`` bytes."""
-    host = torch.randn(size // 4)
-    found: dict[str, Callable[[], object]] = {
+    return {
         "read_many": lambda: ours(folder, keys, device),
         f"safe_open(device={device!r})": lambda: library(folder, device),
-        "host memcpy": lambda: host.clone(),
+        **(floors_to_gpu(size) if device == "cuda" else floors_to_cpu(size, size // 4 // len(keys))),
     }
-    if device == "cuda":
-        pinned, target = (
-            torch.empty(256 << 20, dtype=torch.uint8).pin_memory(),
-            torch.empty(256 << 20, dtype=torch.uint8),
-        )
-        target = target.cuda()
 
-        def copies() -> None:
-            for _ in range(max(1, size // target.numel())):
-                target.copy_(pinned, non_blocking=True)
 
-        found["pinned host to device"] = copies
-    return found
+def floors_to_cpu(size: int, elements: int) -> dict[str, Callable[[], object]]:
+    """The copy that no reader into fresh memory can do without, in tensors of the checkpoint's size."""
+    host = torch.randn(elements)
+    return {"host memcpy, fresh memory": lambda: [host.clone() for _ in range(size // (4 * elements))]}
+
+
+def floors_to_gpu(size: int) -> dict[str, Callable[[], object]]:
+    """Both legs of the way through pinned memory, each on its own; chunk by chunk as a stager has them."""
+    chunk = 256 << 20
+    times = max(1, size // chunk)
+    source = torch.randn(chunk // 4).view(torch.uint8)
+    pinned = source.pin_memory()
+    target = pinned.cuda()
+
+    def to_device() -> None:
+        for _ in range(times):
+            target.copy_(pinned, non_blocking=True)
+
+    def on_host() -> None:
+        for _ in range(times):
+            pinned.copy_(source)
+
+    return {"pinned host to device": to_device, "host memcpy, pinned memory": on_host}
 
 
 def main(argv: list[str]) -> int:
@@ -113,14 +125,8 @@ def main(argv: list[str]) -> int:
         print(f"{shards} shard(s), {size / 2**30:.2f} GiB")
         for name, value in results[shards].items():
             print(f"  {name:28} {value:8.2f} GB/s")
-        floors = [
-            value
-            for name, value in results[shards].items()
-            if name in ("host memcpy", "pinned host to device")
-        ]
-        print(
-            f"  {'read_many over the floor':28} {results[shards]['read_many'] / min(floors):8.2f} (goal 0.80)"
-        )
+        floor = min(value for name, value in results[shards].items() if "host" in name)
+        print(f"  {'read_many over the floor':28} {results[shards]['read_many'] / floor:8.2f} (goal 0.80)")
     if args.json:
         args.json.write_text(json.dumps({"device": args.device, "size": size, "GB/s": results}, indent=2))
     return 0
