@@ -18,9 +18,8 @@ void grouped_matmul(View<X, 2> const& x, View<W, 3> const& w, View<I, 1> const& 
   bool ordered = offset(0) == 0 && offset(groups) <= rows;
   for (index_t e = 0; e < groups; ++e) ordered = ordered && offset(e) <= offset(e + 1);
   if (!ordered)
-    host::fail("ValueError",
-               "tf.grouped_matmul: offsets must start at 0, never fall, and end at no more than the " +
-                   std::to_string(rows) + " rows of x");
+    host::fail("ValueError", {"tf.grouped_matmul: offsets must start at 0, never fall, and end at no more than the ",
+                              rows, " rows of x"});
   for (index_t e = 0; e < groups; ++e) {
     const index_t first = offset(e), count = offset(e + 1) - first;
     if (count == 0) continue;

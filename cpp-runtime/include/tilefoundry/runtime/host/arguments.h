@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include <tvm/ffi/c_api.h>
 
@@ -54,30 +53,6 @@ struct Bound {
   std::int64_t* extents;
 };
 
-inline std::string shape_text(std::int64_t const* values, int rank) {
-  std::string out = "(";
-  for (int i = 0; i < rank; ++i) out += (i ? ", " : "") + std::to_string(values[i]);
-  return out + (rank == 1 ? ",)" : ")");
-}
-
-inline std::string dtype_text(DLDataType dtype) {
-  const char* name = "type";
-  switch (dtype.code) {
-    case kDLInt: name = "i"; break;
-    case kDLUInt: name = "u"; break;
-    case kDLFloat: name = "f"; break;
-    case kDLBfloat: name = "bf"; break;
-    case kDLBool: return "bool";
-    case kDLComplex: name = "complex"; break;
-    case kDLFloat8_e4m3fn: return "fp8e4m3";
-    case kDLFloat8_e5m2: return "fp8e5m2";
-    case kDLFloat8_e8m0fnu: return "f8e8m0";
-    case kDLFloat4_e2m1fn: return "f4e2m1";
-    default: return "type code " + std::to_string(dtype.code) + " of " + std::to_string(dtype.bits) + " bits";
-  }
-  return name + std::to_string(dtype.bits);
-}
-
 inline const char* device_text(int type) {
   switch (type) {
     case kDLCPU: return "cpu";
@@ -91,10 +66,6 @@ inline const char* device_text(int type) {
 
 namespace detail {
 
-inline std::string subject(Declaration const& entry, int i) {
-  return std::string(entry.name) + ": " + entry.params[i].name;
-}
-
 inline DLTensor const* tensor_of(Declaration const& entry, TVMFFIAny const& arg, int i) {
   if (arg.type_index == kTVMFFIDLTensorPtr) return static_cast<DLTensor const*>(arg.v_ptr);
   if (arg.type_index == kTVMFFITensor) return TVMFFITensorGetDLTensorPtr(arg.v_obj);
@@ -103,29 +74,27 @@ inline DLTensor const* tensor_of(Declaration const& entry, TVMFFIAny const& arg,
                     : arg.type_index == kTVMFFIBool  ? "a bool"
                     : arg.type_index == kTVMFFIFloat ? "a float"
                                                      : "something else";
-  fail("TypeError", subject(entry, i) + " must be a tensor " + entry.params[i].type + ", got " + got);
+  fail("TypeError", {entry.name, ": ", entry.params[i].name, " must be a tensor ", entry.params[i].type, ", got ", got});
 }
 
 inline void check_kind(Declaration const& entry, DLTensor const& t, int i) {
   Param const& p = entry.params[i];
   if (t.dtype.code != p.code || t.dtype.bits != p.bits || t.dtype.lanes != 1)
-    fail("ValueError", subject(entry, i) + " is " + dtype_text(t.dtype) + ", declared " + p.type +
-                           "; convert it with .to()");
+    fail("ValueError", {entry.name, ": ", p.name, " is ", t.dtype, ", declared ", p.type, "; convert it with .to()"});
   if (t.ndim != p.rank)
-    fail("ValueError", subject(entry, i) + " has shape " + shape_text(t.shape, t.ndim) + " of rank " +
-                           std::to_string(t.ndim) + ", declared " + p.type + " of rank " + std::to_string(p.rank));
+    fail("ValueError", {entry.name, ": ", p.name, " has shape ", Piece(t.shape, t.ndim), " of rank ", int{t.ndim},
+                        ", declared ", p.type, " of rank ", p.rank});
   const int device = t.device.device_type;
   const bool host_memory = entry.device_type == kDLCPU && (device == kDLCUDAHost || device == kDLROCMHost);
   if (device != entry.device_type && !host_memory)
-    fail("ValueError", subject(entry, i) + " is on " + device_text(device) + ", but " + entry.name +
-                           " is compiled for " + device_text(entry.device_type) + "; move it with .to()");
+    fail("ValueError", {entry.name, ": ", p.name, " is on ", device_text(device), ", but ", entry.name,
+                        " is compiled for ", device_text(entry.device_type), "; move it with .to()"});
 }
 
-[[noreturn]] inline void wrong_extent(Declaration const& entry, DLTensor const& t, int i, int axis,
-                                      std::string const& expected) {
-  fail("ValueError", subject(entry, i) + " has shape " + shape_text(t.shape, t.ndim) + ", declared " +
-                         entry.params[i].type + ": axis " + std::to_string(axis) + " is " +
-                         std::to_string(t.shape[axis]) + ", expected " + expected);
+[[noreturn, gnu::cold]] inline void wrong_extent(Declaration const& entry, DLTensor const& t, int i, int axis,
+                                                 std::int64_t expected) {
+  fail("ValueError", {entry.name, ": ", entry.params[i].name, " has shape ", Piece(t.shape, t.ndim), ", declared ",
+                      entry.params[i].type, ": axis ", axis, " is ", t.shape[axis], ", expected ", expected});
 }
 
 inline void bind_extent(Declaration const& entry, DLTensor const& t, int i, int axis, Bound const& bound,
@@ -133,20 +102,20 @@ inline void bind_extent(Declaration const& entry, DLTensor const& t, int i, int 
   const std::int64_t code = entry.params[i].dims[axis], extent = t.shape[axis];
   if (code == computed_extent) return;
   if (code >= 0) {
-    if (extent != code) wrong_extent(entry, t, i, axis, std::to_string(code));
+    if (extent != code) wrong_extent(entry, t, i, axis, code);
     return;
   }
   const int v = static_cast<int>(-1 - code);
   Variable const& var = entry.variables[v];
   if (bound_by[v] < 0) {
     if (extent < var.low || extent >= var.high)
-      fail("ValueError", subject(entry, i) + " gives " + var.name + " = " + std::to_string(extent) +
-                             ", outside its range [" + std::to_string(var.low) + ", " + std::to_string(var.high) + ")");
+      fail("ValueError", {entry.name, ": ", entry.params[i].name, " gives ", var.name, " = ", extent,
+                          ", outside its range [", var.low, ", ", var.high, ")"});
     bound_by[v] = i;
     bound.extents[v] = extent;
   } else if (bound.extents[v] != extent) {
-    fail("ValueError", subject(entry, i) + " gives " + var.name + " = " + std::to_string(extent) + ", but " +
-                           entry.params[bound_by[v]].name + " gave " + std::to_string(bound.extents[v]));
+    fail("ValueError", {entry.name, ": ", entry.params[i].name, " gives ", var.name, " = ", extent, ", but ",
+                        entry.params[bound_by[v]].name, " gave ", bound.extents[v]});
   }
 }
 
@@ -162,9 +131,10 @@ inline void check_contiguous(Declaration const& entry, DLTensor const& t, int i)
   for (int d = t.ndim - 1; d >= 0; --d) {
     if (t.shape[d] != 1 && t.strides[d] != step) {
       const bool output = i >= entry.count - entry.outputs;
-      fail("ValueError", subject(entry, i) + " has strides " + shape_text(t.strides, t.ndim) + " for shape " +
-                             shape_text(t.shape, t.ndim) + "; a contiguous tensor is needed" +
-                             (output ? " as output" : std::string(": pass ") + entry.params[i].name + ".contiguous()"));
+      const char* name = entry.params[i].name;
+      fail("ValueError", {entry.name, ": ", name, " has strides ", Piece(t.strides, t.ndim), " for shape ",
+                          Piece(t.shape, t.ndim), "; a contiguous tensor is needed", output ? " as output" : ": pass ",
+                          output ? "" : name, output ? "" : ".contiguous()"});
     }
     step *= t.shape[d];
   }
@@ -192,8 +162,8 @@ inline void check_overlap(Declaration const& entry, Bound const& bound) {
       char const* other_end = other + byte_size(*bound.tensors[i]);
       if (begin >= other_end || other >= end || begin == end || other == other_end) continue;
       if (begin == other && end == other_end && i < first && may_share(entry, o - first, i)) continue;
-      fail("ValueError", subject(entry, o) + " overlaps the memory of " + entry.params[i].name +
-                             "; pass an output of its own");
+      fail("ValueError", {entry.name, ": ", entry.params[o].name, " overlaps the memory of ", entry.params[i].name,
+                          "; pass an output of its own"});
     }
   }
 }
@@ -204,12 +174,9 @@ inline void check_overlap(Declaration const& entry, Bound const& bound) {
 /// \param bound_by scratch, one per DimVar.
 inline void bind_arguments(Declaration const& entry, TVMFFIAny const* args, int count, Bound const& bound,
                            int* bound_by) {
-  if (count != entry.count) {
-    std::string names;
-    for (int i = 0; i < entry.count; ++i) names += (i ? ", " : "") + std::string(entry.params[i].name);
-    fail("TypeError", std::string(entry.name) + " takes " + std::to_string(entry.count) + " tensors (" + names +
-                          "), got " + std::to_string(count));
-  }
+  if (count != entry.count)
+    fail("TypeError", {entry.name, " takes ", entry.count, " tensors, ", entry.params[0].name, " to ",
+                       entry.params[entry.count - 1].name, ", got ", count});
   for (int v = 0; v < entry.variable_count; ++v) bound_by[v] = -1;
   for (int i = 0; i < entry.count; ++i) {
     DLTensor const* t = detail::tensor_of(entry, args[i], i);
@@ -229,16 +196,17 @@ inline std::int64_t solve_extent(Declaration const& entry, Bound const& bound, i
   Variable const& var = entry.variables[v];
   const std::int64_t left = t.shape[axis] - rest, value = left / factor;
   if (value * factor != left || value < var.low || value >= var.high)
-    detail::wrong_extent(entry, t, param, axis,
-                         std::to_string(factor) + " * " + var.name + " + " + std::to_string(rest) + " with " +
-                             var.name + " in [" + std::to_string(var.low) + ", " + std::to_string(var.high) + ")");
+    fail("ValueError",
+         {entry.name, ": ", entry.params[param].name, " has shape ", Piece(t.shape, t.ndim), ", declared ",
+          entry.params[param].type, ": axis ", axis, " is ", t.shape[axis], ", expected ", factor, " * ", var.name,
+          " + ", rest, " with ", var.name, " in [", var.low, ", ", var.high, ")"});
   return value;
 }
 
 /// An extent that is an expression of the DimVars, against its value.
 inline void check_extent(Declaration const& entry, Bound const& bound, int param, int axis, std::int64_t expected) {
   DLTensor const& t = *bound.tensors[param];
-  if (t.shape[axis] != expected) detail::wrong_extent(entry, t, param, axis, std::to_string(expected));
+  if (t.shape[axis] != expected) detail::wrong_extent(entry, t, param, axis, expected);
 }
 
 /// Whether every output is empty, so that there is nothing to do.

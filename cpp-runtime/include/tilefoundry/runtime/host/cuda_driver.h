@@ -6,7 +6,6 @@
 #include <dlfcn.h>
 
 #include <cstddef>
-#include <string>
 
 #include <tilefoundry/runtime/host/failure.h>
 
@@ -68,7 +67,7 @@ struct Driver {
     const char* text = "";
     get_error_name(code, &name);
     get_error_string(code, &text);
-    fail("RuntimeError", std::string(what) + " failed: " + name + ", " + text);
+    fail("RuntimeError", {what, " failed: ", name, ", ", text});
   }
 
  private:
@@ -100,7 +99,7 @@ struct Driver {
   static void find(void* library, const char* name, F& function) {
     function = reinterpret_cast<F>(dlsym(library, name));
     if (function == nullptr)
-      fail("RuntimeError", std::string("the NVIDIA driver has no ") + name + "; driver 525 (CUDA 12) or later is needed");
+      fail("RuntimeError", {"the NVIDIA driver has no ", name, "; driver 525 (CUDA 12) or later is needed"});
   }
 };
 

@@ -44,8 +44,7 @@ class Program {
   /// The functions on `device`, loaded by the first call; thread-safe.
   OnDevice const& on(int device) {
     if (device < 0 || device >= most_devices)
-      fail("ValueError", "device cuda:" + std::to_string(device) + " is beyond the " + std::to_string(most_devices) +
-                             " devices that a library serves");
+      fail("ValueError", {"device cuda:", device, " is beyond the ", int{most_devices}, " devices that a library serves"});
     OnDevice* found = loaded_[device].load(std::memory_order_acquire);
     return found != nullptr ? *found : load(device);
   }
@@ -77,8 +76,8 @@ class Program {
     for (int i = 0; i < image_count_; ++i) {
       const int code = driver.load_module(&modules[i], images_[i]);
       if (code == 209)
-        fail("RuntimeError", "this library was compiled for another GPU architecture than that of cuda:" +
-                                 std::to_string(device) + "; compile it for this one");
+        fail("RuntimeError", {"this library was compiled for another GPU architecture than that of cuda:", device,
+                              "; compile it for this one"});
       driver.check(code, "cuModuleLoadData");
     }
     made->functions = std::make_unique<CuFunction[]>(kernel_count_);
@@ -109,9 +108,9 @@ inline int device_of(Declaration const& entry, Bound const& bound) {
   const int device = bound.tensors[0]->device.device_id;
   for (int i = 1; i < entry.count; ++i)
     if (bound.tensors[i]->device.device_id != device)
-      fail("ValueError", std::string(entry.name) + ": " + entry.params[i].name + " is on cuda:" +
-                             std::to_string(bound.tensors[i]->device.device_id) + ", but " + entry.params[0].name +
-                             " is on cuda:" + std::to_string(device) + "; pass tensors of one device");
+      fail("ValueError",
+           {entry.name, ": ", entry.params[i].name, " is on cuda:", int{bound.tensors[i]->device.device_id}, ", but ",
+            entry.params[0].name, " is on cuda:", device, "; pass tensors of one device"});
   return device;
 }
 
@@ -157,12 +156,11 @@ class Call {
     if (grid <= 0) return;
     Kernel const& k = program_.kernel(i);
     if (grid > 0x7fffffff)
-      fail("ValueError", std::string(k.label) + " needs " + std::to_string(grid) +
-                             " blocks, more than a launch takes; split the call");
+      fail("ValueError", {k.label, " needs ", grid, " blocks, more than a launch takes; split the call"});
     if (k.cooperative && grid > resident(i))
-      fail("RuntimeError", std::string(k.label) + " has a grid barrier, so that all of its " + std::to_string(grid) +
-                               " blocks must be resident at once, and cuda:" + std::to_string(device_) + " holds " +
-                               std::to_string(resident(i)) + "; use fewer or smaller blocks");
+      fail("RuntimeError", {k.label, " has a grid barrier, so that all of its ", grid,
+                            " blocks must be resident at once, and cuda:", device_, " holds ", resident(i),
+                            "; use fewer or smaller blocks"});
     CuLaunchAttribute cooperative{};
     cooperative.id = 2;
     cooperative.value.cooperative = 1;

@@ -30,7 +30,7 @@ inline int guarded(void (*function)(Arguments const&), TVMFFIAny const* args, in
     result->v_int64 = 0;
     return 0;
   } catch (Failure const& failure) {
-    TVMFFIErrorSetRaisedFromCStr(failure.kind, failure.message.c_str());
+    TVMFFIErrorSetRaisedFromCStr(failure.kind, failure.message);
   } catch (std::bad_alloc const&) {
     TVMFFIErrorSetRaisedFromCStr("MemoryError", "the call ran out of memory");
   } catch (std::exception const& error) {

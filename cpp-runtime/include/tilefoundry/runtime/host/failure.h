@@ -1,22 +1,103 @@
 /// \file failure.h
 /// Errors of generated code on their way to Python, as plain C++ exceptions inside the library.
+///
+/// Every library compiles this text, so it includes no string class: a message is joined from pieces out of line.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <string>
-#include <utility>
+#include <initializer_list>
+
+#include <tvm/ffi/c_api.h>
 
 namespace tilefoundry {
 namespace host {
 
 /// A Python exception to be raised by the entry: its class name and text.
 struct Failure {
+  static constexpr int capacity = 4096;
   const char* kind;
-  std::string message;
+  char message[capacity];
 };
 
-[[noreturn]] inline void fail(const char* kind, std::string message) { throw Failure{kind, std::move(message)}; }
+/// One part of a message: a text, a number, an element type, or a shape as `(2, 3)`.
+class Piece {
+ public:
+  Piece(const char* text) : kind_(Kind::text), text_(text), numbers_(nullptr), number_(0) {}
+  Piece(int number) : Piece(static_cast<std::int64_t>(number)) {}
+  Piece(std::int64_t number) : kind_(Kind::number), text_(nullptr), numbers_(nullptr), number_(number) {}
+  Piece(std::int64_t const* shape, int rank) : kind_(Kind::shape), text_(nullptr), numbers_(shape), number_(rank) {}
+  Piece(DLDataType dtype)
+      : kind_(Kind::dtype), text_(nullptr), numbers_(nullptr), number_(dtype.code * 1000 + dtype.bits) {}
+
+  /// Append to `out` and give its new end; never past `end`.
+  char* write(char* out, char* end) const {
+    switch (kind_) {
+      case Kind::text: return put(out, end, text_);
+      case Kind::number: return put(out, end, number_);
+      case Kind::dtype: return put_dtype(out, end);
+      case Kind::shape: break;
+    }
+    out = put(out, end, "(");
+    for (std::int64_t i = 0; i < number_; ++i) out = put(put(out, end, i ? ", " : ""), end, numbers_[i]);
+    return put(out, end, number_ == 1 ? ",)" : ")");
+  }
+
+ private:
+  enum class Kind { text, number, shape, dtype };
+
+  static char* put(char* out, char* end, const char* text) {
+    while (*text != '\0' && out < end) *out++ = *text++;
+    return out;
+  }
+  static char* put(char* out, char* end, std::int64_t number) {
+    char digits[21];
+    char* first = digits + 20;
+    *first = '\0';
+    const bool negative = number < 0;
+    std::uint64_t rest = negative ? -static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
+    do *--first = static_cast<char>('0' + rest % 10);
+    while ((rest /= 10) != 0);
+    return put(negative ? put(out, end, "-") : out, end, first);
+  }
+  char* put_dtype(char* out, char* end) const {
+    const std::int64_t code = number_ / 1000, bits = number_ % 1000;
+    const char* name = "type code ";
+    switch (code) {
+      case kDLInt: name = "i"; break;
+      case kDLUInt: name = "u"; break;
+      case kDLFloat: name = "f"; break;
+      case kDLBfloat: name = "bf"; break;
+      case kDLComplex: name = "complex"; break;
+      case kDLBool: return put(out, end, "bool");
+      case kDLFloat8_e4m3fn: return put(out, end, "fp8e4m3");
+      case kDLFloat8_e5m2: return put(out, end, "fp8e5m2");
+      case kDLFloat8_e8m0fnu: return put(out, end, "f8e8m0");
+      case kDLFloat4_e2m1fn: return put(out, end, "f4e2m1");
+      default: return put(put(put(put(put(out, end, name), end, code), end, " of "), end, bits), end, " bits");
+    }
+    return put(put(out, end, name), end, bits);
+  }
+
+  Kind kind_;
+  const char* text_;
+  std::int64_t const* numbers_;
+  std::int64_t number_;
+};
+
+/// Raise `kind` in Python with the joined pieces as its text, cut at the capacity.
+[[noreturn, gnu::cold, gnu::noinline]] inline void fail(const char* kind, std::initializer_list<Piece> pieces) {
+  Failure failure;
+  failure.kind = kind;
+  char *out = failure.message, *const end = failure.message + Failure::capacity - 1;
+  for (Piece const& piece : pieces) out = piece.write(out, end);
+  *out = '\0';
+  throw failure;
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void fail(const char* kind, const char* message) {
+  fail(kind, {Piece(message)});
+}
 
 }  // namespace host
 
@@ -32,8 +113,7 @@ class IndexFault {
   /// Throws when an index was recorded.
   void check(const char* op, std::int64_t extent) const {
     if (!met_.load()) return;
-    host::fail("ValueError", std::string("tf.") + op + ": the index " + std::to_string(index_.load()) +
-                                 " is outside the extent " + std::to_string(extent));
+    host::fail("ValueError", {"tf.", op, ": the index ", index_.load(), " is outside the extent ", extent});
   }
 
  private:

@@ -24,14 +24,14 @@ class Slab {
   Slab(std::int64_t bytes, DLDevice device) {
     if (TVMFFIEnvGetDLPackManagedTensorAllocator() == nullptr && device.device_type == kDLCPU) {
       plain_ = std::aligned_alloc(64, static_cast<std::size_t>(padded(bytes)));
-      if (plain_ == nullptr) fail("MemoryError", "no memory for a workspace of " + std::to_string(bytes) + " bytes");
+      if (plain_ == nullptr) fail("MemoryError", {"no memory for a workspace of ", bytes, " bytes"});
       data_ = static_cast<char*>(plain_);
       return;
     }
     std::int64_t shape[1] = {bytes};
     DLTensor prototype{nullptr, device, 1, {kDLUInt, 8, 1}, shape, nullptr, 0};
     if (TVMFFIEnvTensorAlloc(&prototype, &tensor_) != 0)
-      fail("MemoryError", "the framework gave no workspace of " + std::to_string(bytes) + " bytes");
+      fail("MemoryError", {"the framework gave no workspace of ", bytes, " bytes"});
     DLTensor const* t = TVMFFITensorGetDLTensorPtr(tensor_);
     data_ = static_cast<char*>(t->data) + t->byte_offset;
   }

@@ -5,7 +5,7 @@
 #include <tilefoundry/runtime/cuda/dtype.cuh>
 #include <tilefoundry/runtime/cuda/traits.cuh>
 
-// The instruction over 32 or 64 sums; `majors` names the two transpose flags where the types have them.
+// The instruction over 32, 64 or 128 sums; `majors` names the two transpose flags where the types have them.
 #define TILEFOUNDRY_SUMS_8(d, i)                                                                          \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
@@ -27,6 +27,20 @@
                "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
                "}, %64, %65, add, 1, 1" majors "; }" \
                : TILEFOUNDRY_SUMS_32(d, 0), TILEFOUNDRY_SUMS_32(d, 32) \
+               : "l"(a), "l"(b), "n"(ta), "n"(tb))
+#define TILEFOUNDRY_WGMMA_256(types, majors) \
+  asm volatile("{ .reg .pred add; setp.eq.b32 add, 0, 0; wgmma.mma_async.sync.aligned." types " {" \
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+               "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+               "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+               "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+               "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+               "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+               "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+               "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127" \
+               "}, %128, %129, add, 1, 1" majors "; }" \
+               : TILEFOUNDRY_SUMS_32(d, 0), TILEFOUNDRY_SUMS_32(d, 32), TILEFOUNDRY_SUMS_32(d, 64), \
+                 TILEFOUNDRY_SUMS_32(d, 96) \
                : "l"(a), "l"(b), "n"(ta), "n"(tb))
 
 namespace tilefoundry {
@@ -81,6 +95,15 @@ __device__ void wgmma_wait() {
 #endif
 }
 
+/// Keep the compiler from moving uses of the sums across this point; after the wait that makes them valid.
+template <int N>
+__device__ void wgmma_fence_sums(float (&sum)[N]) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  CUTE_UNROLL
+  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(sum[i])::"memory");
+#endif
+}
+
 template <class T>
 inline constexpr bool wgmma_needs_sm90a = false;
 
@@ -88,7 +111,7 @@ inline constexpr bool wgmma_needs_sm90a = false;
 /// per thread. Between `wgmma_fence` and `wgmma_wait` the sums must not be touched.
 template <class In, int N, Major A = Major::k, Major B = Major::k>
 struct wgmma {
-  static_assert(N == 64 || N == 128, "ops::atom::wgmma: N must be 64 or 128");
+  static_assert(N == 64 || N == 128 || N == 256, "ops::atom::wgmma: N must be 64, 128 or 256");
   static constexpr bool is_16bit = stdx::is_same_v<In, f16> || stdx::is_same_v<In, bf16>;
   static constexpr bool is_fp8 = stdx::is_same_v<In, fp8e4m3> || stdx::is_same_v<In, fp8e5m2>;
   static_assert(is_16bit || is_fp8, "ops::atom::wgmma: inputs are f16, bf16, fp8e4m3 or fp8e5m2");
@@ -115,7 +138,7 @@ struct wgmma {
       } else {
         TILEFOUNDRY_WGMMA_64("m64n64k32.f32.e5m2.e5m2", "");
       }
-    } else {
+    } else if constexpr (N == 128) {
       if constexpr (stdx::is_same_v<In, f16>) {
         TILEFOUNDRY_WGMMA_128("m64n128k16.f32.f16.f16", ", %66, %67");
       } else if constexpr (stdx::is_same_v<In, bf16>) {
@@ -124,6 +147,16 @@ struct wgmma {
         TILEFOUNDRY_WGMMA_128("m64n128k32.f32.e4m3.e4m3", "");
       } else {
         TILEFOUNDRY_WGMMA_128("m64n128k32.f32.e5m2.e5m2", "");
+      }
+    } else {
+      if constexpr (stdx::is_same_v<In, f16>) {
+        TILEFOUNDRY_WGMMA_256("m64n256k16.f32.f16.f16", ", %130, %131");
+      } else if constexpr (stdx::is_same_v<In, bf16>) {
+        TILEFOUNDRY_WGMMA_256("m64n256k16.f32.bf16.bf16", ", %130, %131");
+      } else if constexpr (stdx::is_same_v<In, fp8e4m3>) {
+        TILEFOUNDRY_WGMMA_256("m64n256k32.f32.e4m3.e4m3", "");
+      } else {
+        TILEFOUNDRY_WGMMA_256("m64n256k32.f32.e5m2.e5m2", "");
       }
     }
 #else
@@ -142,5 +175,6 @@ struct wgmma {
 
 #undef TILEFOUNDRY_WGMMA_64
 #undef TILEFOUNDRY_WGMMA_128
+#undef TILEFOUNDRY_WGMMA_256
 #undef TILEFOUNDRY_SUMS_8
 #undef TILEFOUNDRY_SUMS_32

@@ -47,7 +47,7 @@ class Call {
     if (grid <= 0) return;
     Kernel const& k = program_.kernel(i);
     const std::string error = emulated_launch(k.symbol, args, static_cast<unsigned>(grid), static_cast<unsigned>(k.block));
-    if (!error.empty()) fail("RuntimeError", std::string(k.label) + ": " + error);
+    if (!error.empty()) fail("RuntimeError", {k.label, ": ", error.c_str()});
   }
 
  private:
