@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
-import os
+import _thread
 import sys
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from .. import forks
 from ..errors import ForkedProcessError
 
 T = TypeVar("T")
 
 
+class Helper(Protocol):
+    """A part of some work that a waiting thread can see through by itself."""
+
+    def help(self) -> None:
+        """Block until the part has ended and settle it, unless somebody else does."""
+        ...
+
+
 class Completion(Generic[T]):
     """A result that arrives once, from any thread. It refers to nobody's carrier and may outlive all handles.
 
-    Callbacks run on the thread that settles, in the order they were added, after the result is visible.
+    Callbacks run on the thread that settles, in the order they were added, after the result is visible. A thread
+    that waits first does what ``assist`` was told of, so that it need not be woken by another.
     """
 
-    __slots__ = ("_callbacks", "_condition", "_error", "_pid", "_settled", "_trace", "_value")
+    __slots__ = ("_born", "_callbacks", "_error", "_guard", "_helpers", "_settled", "_trace", "_value", "_waiters")
 
     def __init__(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
+        self._guard = _thread.allocate_lock()
         self._callbacks: list[Callable[[], None]] = []
+        self._helpers: list[Helper] = []
+        self._waiters: list[_thread.LockType] = []
         self._settled = False
         self._value: T | None = None
         self._error: BaseException | None = None
         self._trace = None
-        self._pid = os.getpid()
+        self._born = forks.generation
 
     @property
     def done(self) -> bool:
@@ -50,46 +62,73 @@ class Completion(Generic[T]):
         self._settle(None, error)
 
     def _settle(self, value: T | None, error: BaseException | None) -> None:
-        with self._condition:
+        with self._guard:
             if self._settled:
                 raise RuntimeError("Completion: settled twice; this is a fault of the provider")
             self._value, self._error = value, error
             self._trace = error.__traceback__ if error is not None else None
             self._settled = True
             callbacks, self._callbacks = self._callbacks, []
-            self._condition.notify_all()
+            waiters, self._waiters = self._waiters, []
+            self._helpers = []
+        for waiter in waiters:
+            waiter.release()
         for callback in callbacks:
-            _call(callback)
+            call(callback)
 
     def add_callback(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once settled; at once if it is already."""
-        with self._condition:
+        with self._guard:
             if not self._settled:
                 self._callbacks.append(callback)
                 return
-        _call(callback)
+        call(callback)
+
+    def assist(self, helper: Helper) -> None:
+        """Let a thread that waits for this call ``helper.help()``, which blocks until some part of the work has ended."""
+        self._helpers.append(helper)
+
+    def help(self) -> None:
+        """Do on this thread what can be done about this; not necessarily all of it."""
+        while not self._settled:
+            try:
+                helper = self._helpers.pop(0)
+            except IndexError:
+                return
+            helper.help()
 
     def result(self) -> T:
         """Block until settled; the result, or the failure raised as the same object with the same traceback."""
-        self._refuse_in_child()
-        with self._condition:
-            while not self._settled:
-                self._condition.wait()
+        # No lock where it is settled: in a forked child another thread may have held it.
+        if not self._settled:
+            self._refuse_in_child()
+            self.help()
+            self._block()
         if self._error is not None:
             # Without with_traceback each raise would append this frame to the shared exception.
             raise self._error.with_traceback(self._trace)
         return self._value  # type: ignore[return-value] # settled without error means there is a value
 
+    def _block(self) -> None:
+        waiter = _thread.allocate_lock()
+        waiter.acquire()
+        with self._guard:
+            if self._settled:
+                return
+            self._waiters.append(waiter)
+        # Released by the thread that settles. An interrupt leaves a lock behind that nobody waits for.
+        waiter.acquire()
+
     def _refuse_in_child(self) -> None:
-        if not self._settled and self._pid != os.getpid():
+        if self._born != forks.generation:
             raise ForkedProcessError(
-                f"wait: the request was started in process {self._pid} and does not run in its forked child; "
+                "wait: the request was started in a parent process and does not run in its forked child; "
                 "start it again here, or start workers with spawn"
             )
 
 
-def _call(callback: Callable[[], None]) -> None:
-    # A callback's own failure must end neither the worker that settles nor the callbacks after it.
+def call(callback: Callable[[], None]) -> None:
+    """Run ``callback``; what it raises is reported, and ends neither the thread that settles nor other callbacks."""
     try:
         callback()
     except BaseException as error:
@@ -150,6 +189,10 @@ def when_all(parts: list[Completion[None]], finish: Callable[[BaseException | No
     """Call ``finish`` once every part has settled, with the first failure in the parts' order or None."""
     if not parts:
         finish(None)
+        return
+    if len(parts) == 1:
+        (only,) = parts
+        only.add_callback(lambda: finish(only.error))
         return
     lock, left = threading.Lock(), [len(parts)]
 

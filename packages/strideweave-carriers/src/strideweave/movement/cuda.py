@@ -17,8 +17,9 @@ from ..carriers.base import Carrier
 from ..carriers.cpu import CPU
 from ..carriers.torch_storage import TorchStorage, plain_torch
 from . import parallel
+from .captures import beside_captures
 from .completion import Completion
-from .cuda_lanes import SLOT, SLOTS, Lane, NothingLeft, beside_captures, lane
+from .cuda_lanes import SLOT, SLOTS, Lane, NothingLeft, lane
 from .pool import DEMAND, pool
 from .transfer import Run, Submitted
 
@@ -178,6 +179,7 @@ def _on_worker(job: Callable[[], None], on: Lane, keep: object, priority: int) -
         else:
             on.finish(completion, keep)
 
+    completion.assist(inner)
     inner.add_callback(after)
     return completion
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
-import ctypes
 import os
-import queue
 import threading
-from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING
 
 from .. import seam
 from .completion import Completion
+from .reaper import Reaper
 
 if TYPE_CHECKING:
     import torch
@@ -35,78 +31,6 @@ class NothingLeft:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
             self._stream.synchronize()
-
-
-class Reaper:
-    """Settles completions in the order in which their events were recorded on one stream."""
-
-    def __init__(self, name: str) -> None:
-        self._queue: queue.SimpleQueue[tuple[torch.cuda.Event, Callable[[BaseException | None], None]] | None]
-        self._queue = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
-        atexit.register(self.stop)
-
-    def watch(self, event: torch.cuda.Event, settle: Callable[[BaseException | None], None]) -> None:
-        """Call ``settle`` once ``event`` has passed, with the device's error if there is one."""
-        self._queue.put((event, settle))
-
-    def _work(self) -> None:
-        allow_during_capture()
-        while (item := self._queue.get()) is not None:
-            event, settle = item
-            try:
-                event.synchronize()
-            except BaseException as error:
-                settle(error)
-            else:
-                settle(None)
-            # What the callback holds must not outlive it while the queue is empty.
-            del item, event, settle
-
-    def stop(self) -> None:
-        """Settle what was queued, then end the thread."""
-        self._queue.put(None)
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-
-
-RELAXED = 2
-"""The driver's capture mode in which a thread's calls cannot break another thread's capture."""
-
-
-@cache
-def _exchange() -> Callable[[object], int] | None:
-    try:
-        return ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode
-    except (OSError, AttributeError):
-        # Without the driver library there is no capture to disturb.
-        return None
-
-
-def _exchange_capture_mode(mode: int) -> int:
-    """Set this thread's capture mode; the one before."""
-    value, exchange = ctypes.c_int(mode), _exchange()
-    if exchange is not None:
-        exchange(ctypes.byref(value))
-    return value.value
-
-
-def allow_during_capture() -> None:
-    """Let this thread make event calls while another thread captures a graph in global mode, from now on."""
-    _exchange_capture_mode(RELAXED)
-
-
-class beside_captures:
-    """``allow_during_capture`` for the duration of a block."""
-
-    __slots__ = ("_before",)
-
-    def __enter__(self) -> None:
-        self._before = _exchange_capture_mode(RELAXED)
-
-    def __exit__(self, *_: object) -> None:
-        _exchange_capture_mode(self._before)
 
 
 class Lane:
@@ -135,7 +59,7 @@ class Lane:
         """Settle ``completion`` after everything queued on the stream so far; ``keep`` lives until then."""
         import torch
 
-        event = torch.cuda.Event(blocking=True)
+        event = torch.cuda.Event()
         event.record(self.stream)
 
         def settle(error: BaseException | None, keep: object = keep) -> None:
@@ -144,7 +68,7 @@ class Lane:
             else:
                 completion.reject(error)
 
-        self.reaper.watch(event, settle)
+        completion.assist(self.reaper.watch(event, settle))
 
 
 _lanes: dict[tuple[int, str], Lane] = {}

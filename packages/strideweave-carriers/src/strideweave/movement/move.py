@@ -73,6 +73,7 @@ class _Plan:
         result = _result(self.tensor, self.target)
         completion: Completion[Tensor] = Completion()
         part = self.transfer.submit(self.tensor.carrier.value_carrier(), goal, (self._run(),))
+        completion.assist(part)
         part.add_callback(lambda: self.finish(part.error, result, completion))
         return AwaitMove(completion)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...movement.completion import Completion, when_all
+from ...movement.completion import Completion
 from .mover import Move
 from .slots import Slot
 from .table import TileRecord
@@ -65,7 +65,7 @@ class Batch:
         else:
             parts = self.core.mover.copy(writes)
             self.request.submitted = True
-            when_all(parts, self._written)
+            self.request.follow(parts, self._written)
 
     def _written(self, error: BaseException | None) -> None:
         if error is not None:
@@ -91,7 +91,7 @@ class Batch:
         self.request.submitted = True
         if zeros:
             parts = [*parts, self.core.mover.guarded_compute(lambda: self.core.clear(zeros))]
-        when_all(parts, lambda error: self._loaded(error, begun))
+        self.request.follow(parts, lambda error: self._loaded(error, begun))
 
     def _loaded(self, error: BaseException | None, begun: float) -> None:
         if error is None and not self.blank:
@@ -158,7 +158,7 @@ class Batch:
         except BaseException as failure:
             restored(failure)
         else:
-            when_all(parts, restored)
+            self.request.follow(parts, restored)
 
     def _undo(self, lost: list[Victim], error: BaseException, then: Callable[[], None]) -> None:
         core = self.core

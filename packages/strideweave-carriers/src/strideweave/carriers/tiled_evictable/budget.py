@@ -117,6 +117,8 @@ class Bundle:
         codes = self._codes(tiles, "evict")
         done: Completion[None] = Completion()
         parts = [evict(c, codes) for c in self._cores] if codes else []
+        for part in parts:
+            done.assist(part)
         when_all(parts, lambda error: done.resolve(None) if error is None else done.reject(error))
         return AwaitResidency(done, self._cores[0])
 

@@ -122,6 +122,8 @@ class Eviction:
         except BaseException as error:
             self._written(error)
         else:
+            for part in parts:
+                self.completion.assist(part)
             when_all(parts, self._written)
 
     def _written(self, error: BaseException | None) -> None:

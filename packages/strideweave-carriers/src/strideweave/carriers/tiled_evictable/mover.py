@@ -91,9 +91,15 @@ class HostMover:
         seam.enter("submit")
         return pool().submit(job)
 
-    def gather(self, job: Callable[[], None], prepared: Any, ended: Ended) -> Any:
-        """``compute`` for a gather, then ``ended``; the event after which a device has run it, or None."""
+    def gather(
+        self, job: Callable[[], None], prepared: Any, ended: Ended, waited: Completion[Any], lazy: bool = False
+    ) -> Any:
+        """``compute`` for a gather, then ``ended``; the event after which a device has run it, or None.
+
+        A thread that waits for ``waited`` sees to it by itself. ``lazy`` says that only bookkeeping follows.
+        """
         done = self.compute(job)
+        waited.assist(done)
         done.add_callback(lambda: ended(done.error))
         return None
 

@@ -14,9 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ... import seam
+from ...movement.captures import beside_captures
 from ...movement.completion import Completion
-from ...movement.cuda_lanes import Lane, Reaper, beside_captures, lane
+from ...movement.cuda_lanes import Lane, lane
 from ...movement.pool import BACKGROUND, DEMAND
+from ...movement.reaper import Reaper
 from ...movement.transfer import transfer_for
 from ..base import Carrier
 from ..cuda import CUDA
@@ -34,13 +36,14 @@ class Prepared:
     """The requesting thread and its stream; ``event`` marks what the stream had queued when it was first asked for.
 
     It is asked for no later than at the end of the request's own submission. Asked earlier by another thread it may
-    mark more work than needed, never less.
+    mark more work than needed, never less. ``thread`` is None once that submission has ended.
     """
 
     __slots__ = ("_event", "_lock", "stream", "thread")
 
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
-        self.thread, self.stream = threading.get_ident(), stream
+        self.thread: int | None = threading.get_ident()
+        self.stream = stream
         self._event: Any = None
         self._lock = threading.Lock()
 
@@ -84,6 +87,8 @@ class CudaMover:
     def seal(self, prepared: Prepared) -> None:
         """See ``HostMover.seal``."""
         _ = prepared.event
+        # The thread may do later parts too, while it waits; by then its stream may have more queued, or be another.
+        prepared.thread = None
 
     def check_capture(self, core: Any, codes: Sequence[int]) -> None:
         """Raise RuntimeError during a graph capture unless every tile is held."""
@@ -150,7 +155,9 @@ class CudaMover:
 
     # --- kernels -----------------------------------------------------------------------------------------
 
-    def gather(self, job: Callable[[], None], prepared: Prepared, ended: Ended) -> Any:
+    def gather(
+        self, job: Callable[[], None], prepared: Prepared, ended: Ended, waited: Completion[Any], lazy: bool = False
+    ) -> Any:
         """Run ``job`` on the caller's stream if this is the requesting thread, else on a copy stream."""
         if prepared.thread == threading.get_ident():
             stream = prepared.stream
@@ -158,18 +165,18 @@ class CudaMover:
                 job()
                 ended(None)
                 return None
-            return _watched(job, stream, _reaper_of(stream), ended)
+            return _watched(job, stream, _reaper_of(stream), ended, waited, lazy)
         on = lane(self.device, "d2d")
         event = prepared.event
         if event is not None:
             on.stream.wait_event(event)
-        return self._on_lane(job, on, ended)
+        return self._on_lane(job, on, ended, waited)
 
-    def _on_lane(self, job: Callable[[], None], on: Lane, ended: Ended) -> Any:
+    def _on_lane(self, job: Callable[[], None], on: Lane, ended: Ended, waited: Completion[Any]) -> Any:
         import torch
 
         with beside_captures(), torch.cuda.device(self.device), torch.cuda.stream(on.stream):
-            return _watched(job, on.stream, on.reaper, ended)
+            return _watched(job, on.stream, on.reaper, ended, waited)
 
     def compute(self, job: Callable[[], None]) -> Completion[None]:
         """Run ``job``, which touches slabs alone, on a copy stream."""
@@ -182,7 +189,7 @@ class CudaMover:
             else:
                 completion.reject(error)
 
-        self._on_lane(job, lane(self.device, "d2d"), ended)
+        self._on_lane(job, lane(self.device, "d2d"), ended, completion)
         return completion
 
     def guarded_compute(self, job: Callable[[], None]) -> Completion[None]:
@@ -207,19 +214,27 @@ class CudaMover:
 
 
 def _watched(
-    job: Callable[[], None], stream: torch.cuda.Stream, reaper: Reaper, ended: Ended
+    job: Callable[[], None],
+    stream: torch.cuda.Stream,
+    reaper: Reaper,
+    ended: Ended,
+    waited: Completion[Any],
+    lazy: bool = False,
 ) -> torch.cuda.Event:
-    """Run ``job`` now and call ``ended`` once the stream has done it; what the job holds lives until then."""
+    """Run ``job`` now and call ``ended`` once the stream has done it; what the job holds lives until then.
+
+    A thread that waits for ``waited`` sees to it by itself.
+    """
     import torch
 
     job()
-    event = torch.cuda.Event(blocking=True)
+    event = torch.cuda.Event()
     event.record(stream)
 
     def settle(error: BaseException | None, keep: object = job) -> None:
         ended(error)
 
-    reaper.watch(event, settle)
+    waited.assist(reaper.watch(event, settle, lazy))
     return event
 
 

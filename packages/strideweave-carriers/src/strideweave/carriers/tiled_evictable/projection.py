@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...movement.completion import when_all
 from ..base import Carrier
 from .acquire import acquire
 from .core import Core
@@ -99,7 +98,7 @@ class Projection:
         self.request.begin()
         try:
             event = self.core.mover.gather(
-                lambda: job(flat_bits(self.target)), self.prepared, self.request.end
+                lambda: job(flat_bits(self.target)), self.prepared, self.request.end, self.request.completion
             )
         except BaseException as error:
             self._refused(error)
@@ -133,7 +132,7 @@ class Projection:
                 self._refused(error)
                 return
             self.request.submitted = True
-            when_all(parts, lambda error: self._streamed(error, len(stored)))
+            self.request.follow(parts, lambda error: self._streamed(error, len(stored)))
             return
         per = max(1, STAGE // size)
         groups = [stored[k : k + per] for k in range(0, len(stored), per)]
@@ -159,7 +158,7 @@ class Projection:
         parts = core.mover.copy(moves)
         self.request.submitted = True
         tiles = [(position, Slot(staged, k)) for k, (position, _) in enumerate(group)]
-        when_all(parts, lambda error: self._staged(error, tiles, groups[1:]))
+        self.request.follow(parts, lambda error: self._staged(error, tiles, groups[1:]))
 
     def _staged(
         self, error: BaseException | None, tiles: list[tuple[int, Slot]], rest: list[list[tuple[int, Slot]]]

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...movement.completion import Completion
+from ...movement.completion import Completion, when_all
 from .table import TileRecord
 
 if TYPE_CHECKING:
@@ -100,9 +100,11 @@ class Request:
         if last:
             self._conclude()
 
-    def ending(self, completion: Completion[None]) -> None:
-        """Count ``completion`` as a part that has begun already."""
-        completion.add_callback(lambda: self.end(completion.error))
+    def follow(self, parts: list[Completion[None]], then: Callable[[BaseException | None], None]) -> None:
+        """Call ``then`` once all ``parts`` have settled; a thread that waits for the request helps with them."""
+        for part in parts:
+            self.completion.assist(part)
+        when_all(parts, then)
 
     def guarded(self, part: Callable[[], None]) -> None:
         """Run ``part``, which begins further work, and end it, failed if it raises."""

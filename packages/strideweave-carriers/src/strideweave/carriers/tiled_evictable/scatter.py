@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ...movement.completion import when_all
 from ..torch_storage import plain_torch
 from .acquire import acquire
 from .core import Core
@@ -94,7 +93,7 @@ class Scatter:
                 self.request.guarded(lambda: self._write(tiles, held, then) if complete else None)
 
             self.request.begin()
-            when_all(self._copy(moves), copied)
+            self.request.follow(self._copy(moves), copied)
 
         codes = [self.codes[k] for k, _ in tiles]
         acquire(base, self.request, codes, (), have, cache=False)
@@ -122,7 +121,7 @@ class Scatter:
 
         self.request.begin()
         try:
-            self.target.mover.gather(job, self.prepared, ended)
+            self.target.mover.gather(job, self.prepared, ended, self.request.completion)
         except BaseException as error:
             if not self.request.submitted:
                 self.request.unbegin()
@@ -143,7 +142,7 @@ class Scatter:
 
         def write_back() -> None:
             self.request.begin()
-            when_all(self._copy(moves), stored)
+            self.request.follow(self._copy(moves), stored)
 
         def stored(error: BaseException | None) -> None:
             if error is not None:

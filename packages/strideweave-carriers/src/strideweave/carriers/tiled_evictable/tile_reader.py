@@ -23,6 +23,8 @@ GROUP = 64 << 20
 def settle(parts: list[Completion[None]]) -> None:
     """Block until all have settled; raise the first failure."""
     done: Completion[None] = Completion()
+    for part in parts:
+        done.assist(part)
     when_all(parts, lambda error: done.resolve(None) if error is None else done.reject(error))
     done.result()
 

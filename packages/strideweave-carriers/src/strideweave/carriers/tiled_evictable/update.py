@@ -76,11 +76,15 @@ def write_tiles(
             request.begin()
             request.submitted = True
             try:
-                core.mover.gather(lambda: write(found), prepared, request.end)
+                core.mover.gather(lambda: write(found), prepared, request.end, request.completion)
             except BaseException as error:
                 request.end(error)
 
-    submit(request, lambda: acquire(core, request, codes, set(codes), use, blank=blank))
+    def work() -> None:
+        acquire(core, request, codes, set(codes), use, blank=blank)
+        core.mover.seal(prepared)
+
+    submit(request, work)
     return request.completion
 
 

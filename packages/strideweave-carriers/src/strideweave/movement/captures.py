@@ -1,0 +1,44 @@
+"""Keeping device calls of this package out of the way of graph captures on other threads."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+
+RELAXED = 2
+"""The driver's capture mode in which a thread's calls cannot break another thread's capture."""
+
+
+@cache
+def _exchange() -> Callable[[object], int] | None:
+    try:
+        return ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode
+    except (OSError, AttributeError):
+        # Without the driver library there is no capture to disturb.
+        return None
+
+
+def _exchange_capture_mode(mode: int) -> int:
+    """Set this thread's capture mode; the one before."""
+    value, exchange = ctypes.c_int(mode), _exchange()
+    if exchange is not None:
+        exchange(ctypes.byref(value))
+    return value.value
+
+
+def allow_during_capture() -> None:
+    """Let this thread make event calls while another thread captures a graph in global mode, from now on."""
+    _exchange_capture_mode(RELAXED)
+
+
+class beside_captures:
+    """``allow_during_capture`` for the duration of a block."""
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = _exchange_capture_mode(RELAXED)
+
+    def __exit__(self, *_: object) -> None:
+        _exchange_capture_mode(self._before)
