@@ -9,8 +9,9 @@ from typing import Any
 from tilefoundry.dsl.context import BodyContext
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
+from tilefoundry.ir.tir.function import PrimFunction
 
-__all__ = ["ChildRef", "FunctionRef", "child_of", "entry_of"]
+__all__ = ["ChildRef", "FunctionRef", "child_of", "entry_of", "require_func"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class ChildRef:
 class FunctionRef:
     """A function of a module below the caller's, and the names that lead to it."""
 
-    function: Function
+    function: Function | PrimFunction
     path: tuple[str, ...]
 
 
@@ -33,14 +34,14 @@ def child_of(ctx: BodyContext, base: Module | ChildRef | FunctionRef, name: str)
     """What ``base.name`` is: a function of a child module, or a module below it.
 
     Raises:
-        TypeError: no such member, or one that a body cannot call.
+        TypeError: no such member.
     """
     if isinstance(base, FunctionRef):
         raise TypeError(f"{'.'.join(base.path)} is a function; it has no member {name!r} to call")
     ref = base if isinstance(base, ChildRef) else _placed(ctx, base)
     found = ref.module.function_named(name)
     if found:
-        return FunctionRef(_callable(ref, found[0]), (*ref.path, name))
+        return FunctionRef(found[0], (*ref.path, name))
     for child in ref.module.modules:
         if child.name == name:
             return ChildRef(child, (*ref.path, name))
@@ -62,13 +63,14 @@ def entry_of(ctx: BodyContext, base: Module | ChildRef) -> FunctionRef:
             f"the child module {'.'.join(ref.path)} has no entry to call; call one of its functions, "
             f"{ref.module.callables()}"
         )
-    return FunctionRef(_callable(ref, ref.module.lookup(name)), (*ref.path, name))
+    return FunctionRef(ref.module.lookup(name), (*ref.path, name))
 
 
-def _callable(ref: ChildRef, function: Any) -> Function:
-    if not isinstance(function, Function):
-        raise TypeError(f"{'.'.join(ref.path)}.{function.name} is a @prim_func; a @func body cannot call it")
-    return function
+def require_func(ref: FunctionRef) -> Function:
+    """The function behind ``ref``; TypeError for a ``@prim_func``, which a tensor program cannot call."""
+    if not isinstance(ref.function, Function):
+        raise TypeError(f"{'.'.join(ref.path)} is a @prim_func; a @func body cannot call it")
+    return ref.function
 
 
 def _placed(ctx: BodyContext, module: Module) -> ChildRef:

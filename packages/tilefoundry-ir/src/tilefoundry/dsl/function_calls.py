@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilefoundry.dsl.children import FunctionRef
+from tilefoundry.dsl.children import FunctionRef, require_func
 from tilefoundry.dsl.context import BodyContext, describe, is_value
 from tilefoundry.dsl.literals import constant, is_number
 from tilefoundry.ir.core.expr import Atom, FunctionCall, Var
@@ -41,13 +41,15 @@ def call_function(
     Raises DslError at ``node`` for a wrong count, dtype or extent.
     """
     label = ".".join(ref.path)
-    params = ref.function.activations if len(ref.path) > 1 else ref.function.params
     with ctx.pointing_at(node):
-        given = _assign(label, params, args, kwargs, ref)
+        function = require_func(ref)
+        params = function.activations if len(ref.path) > 1 else function.params
+        hides = len(ref.path) > 1 and bool(function.constants)
+        given = _assign(label, params, args, kwargs, hides)
         atoms = tuple(_atom(label, param, value) for param, value in zip(params, given, strict=True))
         env = match_extents(label, params, atoms)
-        result = substitute_type(ref.function.result, env)
-    return ctx.emit(FunctionCall(result, ref.function, ref.path, atoms), node, hint)
+        result = substitute_type(function.result, env)
+    return ctx.emit(FunctionCall(result, function, ref.path, atoms), node, hint)
 
 
 def match_extents(label: str, params: Sequence[Var], atoms: Sequence[Atom]) -> dict[str, Dim]:
@@ -76,11 +78,11 @@ def substitute_type(type_: Type, env: Mapping[str, Dim]) -> Type:
 
 
 def _assign(
-    label: str, params: Sequence[Var], args: Sequence[Any], kwargs: Mapping[str, Any], ref: FunctionRef
+    label: str, params: Sequence[Var], args: Sequence[Any], kwargs: Mapping[str, Any], hides: bool
 ) -> list[Any]:
     names = [p.name for p in params]
     takes = f"{label} takes {len(names)} arguments ({', '.join(names)})"
-    if len(ref.path) > 1 and ref.function.constants:
+    if hides:
         takes += ", activations only: a child's weights belong to the child"
     if len(args) > len(names):
         raise TypeError(f"{takes}, got {len(args)}")

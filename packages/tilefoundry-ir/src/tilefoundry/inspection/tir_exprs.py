@@ -10,6 +10,7 @@ from tilefoundry.inspection.names import Header
 from tilefoundry.inspection.values import dim_text, literal_text, value_text
 from tilefoundry.ir.core.expr import Constant, Expr, Var
 from tilefoundry.ir.tir.expr import Apply, BufferView, IndexValue, Load
+from tilefoundry.ir.tir.tiles import Prologue
 from tilefoundry.ir.types import Dim, DimExpr, DimVar, TensorType, bounds, dim_vars
 from tilefoundry.ir.types.shard import c_order
 from tilefoundry.ir.types.shard.divide import exact_quotient
@@ -89,7 +90,17 @@ class ExprText:
             return f"{self._header.name('T')}.{value.op}({args})"
         if isinstance(value, BufferView):
             return self._view(value)
+        if isinstance(value, Prologue):
+            return self._prologue(value)
         return self.generic(value)
+
+    def _prologue(self, value: Prologue) -> str:
+        assert isinstance(value.type, TensorType)
+        shape, dtype = self.attr(value.type.shape), self.attr(value.type.dtype.name)
+        names = ", ".join(index.name for index in value.indices)
+        return (
+            f"({self.text(value.value)} for {names} in {self._header.name('T')}.elements({shape}, {dtype}))"
+        )
 
     def _view(self, view: BufferView) -> str:
         base, type_ = view.buffer.type, view.type

@@ -16,6 +16,7 @@ from tilefoundry.inspection.values import type_text, value_text
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.tir import stmt as tir
 from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.tir.tiles import Prologue, TileAttention, TileContraction
 from tilefoundry.ir.types import TensorType
 
 __all__ = ["prim_lines", "tir_names"]
@@ -51,6 +52,9 @@ def tir_names(function: PrimFunction) -> set[str]:
                 found.add(value.name)
         if isinstance(stmt, tir.MeshScope):
             found.add(stmt.name)
+        if isinstance(stmt, (TileContraction, TileAttention)):
+            prologues = [operand.indices for operand in stmt.operands if isinstance(operand, Prologue)]
+            found.update(var.name for group in (stmt.indices, stmt.sums, *prologues) for var in group)
     return found
 
 
@@ -133,6 +137,30 @@ class _Writer:
         made = self._call("accumulator", map(self._exprs.attr, (stmt.kind, dtype)), ())
         return f"{stmt.target.name} = {made}"
 
+    def _contract(self, stmt: TileContraction) -> str:
+        rhs = self._text(stmt.rhs[0]) if len(stmt.rhs) == 1 else f"({', '.join(map(self._text, stmt.rhs))})"
+        return self._tiles(stmt, "contract", [self._text(stmt.lhs), rhs], {})
+
+    def _attention(self, stmt: TileAttention) -> str:
+        operands = [*stmt.operands, *(() if stmt.kv_len is None else (stmt.kv_len,))]
+        attrs = {
+            "scale": stmt.scale,
+            **({"causal": True} if stmt.causal else {}),
+            **{name: value for name in ("window", "softcap") if (value := getattr(stmt, name)) is not None},
+        }
+        return self._tiles(stmt, "attention", map(self._text, operands), attrs)
+
+    def _tiles(
+        self, stmt: TileContraction | TileAttention, name: str, args: Iterable[str], attrs: dict[str, Any]
+    ) -> str:
+        schedule, split = stmt.schedule, "split_k" if name == "contract" else "split_kv"
+        asked = (("tile", schedule.tile, None), ("stages", schedule.stages, None))
+        asked += (("cluster", schedule.cluster, (1, 1)), (split, schedule.split, 1))
+        asked += (("persistent", schedule.persistent, False),)
+        given = {key: value for key, value, default in asked if value != default}
+        names = ", ".join(var.name for var in (*stmt.indices, *stmt.sums))
+        return f"for {names} in {self._call(name, args, {**attrs, **given}.items())}:"
+
     def _launch(self, stmt: tir.Launch) -> str:
         # A launch's extents are read off its buffers again.
         buffers = [self._text(arg) for arg in stmt.args if self._exprs.is_buffer(arg)]
@@ -166,4 +194,6 @@ _HEADS: dict[type, Callable[[_Writer, Any], str]] = {
     tir.Abort: _Writer._abort,
     tir.Return: lambda w, s: "return",
     tir.DispatchCall: _Writer._dispatch,
+    TileContraction: _Writer._contract,
+    TileAttention: _Writer._attention,
 }

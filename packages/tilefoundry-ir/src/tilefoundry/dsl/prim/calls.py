@@ -10,20 +10,19 @@ from typing import Any
 from tilefoundry.dsl.annotations import TensorAnnotation
 from tilefoundry.dsl.calls import call_python, read_arguments
 from tilefoundry.dsl.context import describe, is_value
-from tilefoundry.dsl.extents import is_extent
 from tilefoundry.dsl.ops import OpRef
 from tilefoundry.dsl.prim.buffers import Buffer, view
 from tilefoundry.dsl.prim.context import PrimContext
+from tilefoundry.dsl.prim.launches import launch
 from tilefoundry.dsl.prim.refs import PrimOpRef
 from tilefoundry.dsl.prim.scalars import apply_scalar, scalar_of
 from tilefoundry.dsl.prim.tile_ops import TILE_SIGNATURES, evaluate_tile_op
-from tilefoundry.ir.core.expr import Expr, Var
+from tilefoundry.dsl.prim.tiles import TILE_CALLS
 from tilefoundry.ir.core.kinds import ReduceKind, kind_from_name
-from tilefoundry.ir.tir.expr import BufferView, IndexValue
-from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.tir.expr import BufferView
 from tilefoundry.ir.tir.ops import SCALAR_OPS
-from tilefoundry.ir.tir.stmt import Abort, Launch
-from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, type_dim_vars
+from tilefoundry.ir.tir.stmt import Abort
+from tilefoundry.ir.types import Dim, DType, TensorType
 
 __all__ = ["PRIM_CALLS", "Allocation", "Joining", "LoopOver"]
 
@@ -117,67 +116,6 @@ def _abort(ctx: PrimContext, node: ast.AST, condition: Any, message: str, kind: 
     return Abort(value, kind, message)
 
 
-def _launch(
-    ctx: PrimContext,
-    node: ast.AST,
-    callee: Any,
-    *args: Any,
-    grid: Any = (),
-    block: Any = (),
-    **attributes: Any,
-) -> Launch:
-    if not isinstance(callee, PrimFunction):
-        raise TypeError(f"T.launch starts a @prim_func, got {describe(callee)}")
-    given = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
-    if len(given) != len(callee.params):
-        names = ", ".join(p.name for p in callee.params)
-        raise TypeError(f"{callee.name} takes {len(callee.params)} buffers ({names}), got {len(given)}")
-    ctx.outputs[callee.name] = callee.output_count
-    buffers = [_launched(ctx, node, param, value) for param, value in zip(callee.params, given, strict=True)]
-    extents = _extents(callee, buffers)
-    shapes = (_geometry(ctx, node, "grid", grid), _geometry(ctx, node, "block", block))
-    return Launch(callee.name, (*buffers, *extents), *shapes, tuple(attributes.items()))
-
-
-def _launched(ctx: PrimContext, node: ast.AST, param: Var, value: Any) -> BufferView:
-    given = view(ctx, node, value)
-    want, have = param.type, given.type
-    assert isinstance(want, TensorType) and isinstance(have, TensorType)
-    if want.dtype is not have.dtype or want.rank != have.rank:
-        raise TypeError(f"{param.name} is {want}, got {have}")
-    return given
-
-
-def _extents(callee: PrimFunction, given: Sequence[BufferView]) -> tuple[Expr, ...]:
-    """The values of the callee's extents, in order of first appearance, read off the buffers given."""
-    found: dict[DimVar, Dim] = {}
-    for param, value in zip(callee.params, given, strict=True):
-        assert isinstance(param.type, TensorType) and isinstance(value.type, TensorType)
-        for want, have in zip(param.type.shape, value.type.shape, strict=True):
-            if isinstance(want, DimVar) and found.setdefault(want, have) != have:
-                raise TypeError(
-                    f"{callee.name}: {param.name} makes {want} = {have}, a buffer before it {found[want]}"
-                )
-            if isinstance(want, int) and want != have:
-                raise TypeError(f"{callee.name}: {param.name} is {param.type}, got {value.type}")
-    wanted = dict.fromkeys(var for param in callee.params for var in type_dim_vars(param.type))
-    missing = [var.name for var in wanted if var not in found]
-    if missing:
-        raise TypeError(f"{callee.name}: no buffer's extent is {', '.join(missing)} alone")
-    return tuple(IndexValue.of(found[var]) for var in wanted)
-
-
-def _geometry(ctx: PrimContext, node: ast.AST, name: str, given: Any) -> tuple[Dim, ...]:
-    extents = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-    for extent in extents:
-        if not (
-            is_extent(extent) or (isinstance(extent, int) and not isinstance(extent, bool) and extent > 0)
-        ):
-            raise TypeError(f"{name}= takes positive extents, got {describe(extent)}")
-        ctx.check_dim(extent, node)
-    return extents
-
-
 _SPECIAL = {
     "alloc_tensor": _alloc_tensor,
     "tensor_view": _tensor_view,
@@ -185,6 +123,7 @@ _SPECIAL = {
     "vectorized": _vectorized,
     "parallel": _parallel,
     "abort": _abort,
-    "launch": _launch,
+    "launch": launch,
+    **TILE_CALLS,
 }
 PRIM_CALLS = {ast.Call: _read_call}

@@ -17,6 +17,7 @@ from tilefoundry.dsl.prim.calls import PRIM_CALLS
 from tilefoundry.dsl.prim.context import PrimContext
 from tilefoundry.dsl.prim.scalars import apply_scalar
 from tilefoundry.dsl.prim.statements import PRIM_STATEMENTS
+from tilefoundry.dsl.prim.tiles import read_generator
 from tilefoundry.dsl.reader import RESERVED_NAMES
 from tilefoundry.dsl.scope import Enclosure
 from tilefoundry.dsl.signature import read_params
@@ -47,7 +48,14 @@ def _read_subscript(ctx: PrimContext, node: ast.Subscript, hint: str | None) -> 
     return SUBSCRIPTS[ast.Subscript](ctx, node, hint)
 
 
-_EXPRESSIONS = {**EXPRESSIONS, **OPERATORS, **PRIM_CALLS, **MESH_EXPRESSIONS, ast.Subscript: _read_subscript}
+_EXPRESSIONS = {
+    **EXPRESSIONS,
+    **OPERATORS,
+    **PRIM_CALLS,
+    **MESH_EXPRESSIONS,
+    ast.Subscript: _read_subscript,
+    ast.GeneratorExp: read_generator,
+}
 
 
 def read_prim_definition(

@@ -23,6 +23,6 @@ class PrimOpRef:
         return f"T.{self.name}"
 
 
-_CONTROL = ("abort", "accumulator", "launch", "parallel", "vectorized")
+_CONTROL = ("abort", "accumulator", "attention", "contract", "elements", "launch", "parallel", "vectorized")
 NAMES = tuple(dict.fromkeys((*TILE_OPS, *SCALAR_OPS, *_CONTROL)))
 """Every name of the namespace: tile ops, scalar ops, control."""

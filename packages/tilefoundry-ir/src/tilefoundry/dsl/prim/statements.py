@@ -10,10 +10,12 @@ from tilefoundry.dsl.extents import is_extent
 from tilefoundry.dsl.literals import constant, is_number
 from tilefoundry.dsl.meshes import read_scope
 from tilefoundry.dsl.operators import apply_binary
+from tilefoundry.dsl.prim.blocks import indexed_block, read_block
 from tilefoundry.dsl.prim.buffers import Buffer, element_index
 from tilefoundry.dsl.prim.calls import Allocation, Joining, LoopOver
 from tilefoundry.dsl.prim.context import PrimContext
 from tilefoundry.dsl.prim.scalars import scalar_of
+from tilefoundry.dsl.prim.tiles import read_tiles
 from tilefoundry.dsl.ranges import LoopRange
 from tilefoundry.dsl.unrolling import static_items
 from tilefoundry.ir.core.expr import Expr, Var, tensor_type
@@ -34,7 +36,8 @@ from tilefoundry.ir.tir.stmt import (
     Store,
     While,
 )
-from tilefoundry.ir.types import DimVar, TensorType, bounds, scalar
+from tilefoundry.ir.tir.tiles import Prologue, TileAttention, TileContraction
+from tilefoundry.ir.types import TensorType, bounds, scalar
 from tilefoundry.ir.types.dim import product
 
 __all__ = ["PRIM_STATEMENTS"]
@@ -65,7 +68,7 @@ def _named(ctx: PrimContext, node: ast.Assign, name: str, value: Any) -> Any:
         ctx.stmts.append(accumulator)
         ctx.accumulators[accumulator.target.name] = value.kind
         return accumulator.target
-    if not is_value(value) or isinstance(value, BufferView):
+    if not is_value(value) or isinstance(value, (BufferView, Prologue)):
         return value
     target = Var(value.type, ctx.names.take(name))
     ctx.stmts.append(Let(target, value))
@@ -130,6 +133,8 @@ def _read_for(ctx: PrimContext, node: ast.For) -> None:
         _counted(ctx, node, over, "serial")
     elif isinstance(over, LoopOver) and over.kind == "vector":
         _counted(ctx, node, LoopRange("range", 0, over.extent, 1), "vector")
+    elif isinstance(over, (TileContraction, TileAttention)):
+        read_tiles(ctx, node, over)
     elif isinstance(over, LoopOver):
         _parallel(ctx, node, over)
     else:
@@ -148,7 +153,7 @@ def _counted(ctx: PrimContext, node: ast.For, loop: LoopRange, kind: str) -> Non
     low, high = bounds(loop.start)[0], bounds(loop.stop)[1]
     if low < 0:
         raise ctx.error(node.iter, f"{loop} starts below 0; an index counts elements")
-    (index,), body = _inner(ctx, node, [(node.target.id, low, high)])
+    (index,), _, body = indexed_block(ctx, node.body, [(node.target.id, low, high)])
     ctx.stmts.append(For(index, loop.start, loop.stop, body, kind, loop.step))
 
 
@@ -160,33 +165,8 @@ def _parallel(ctx: PrimContext, node: ast.For, over: LoopOver) -> None:
             node.target, "T.parallel gives the two ends of a piece: for begin, end in T.parallel(n)"
         )
     high = bounds(over.extent)[1] + 1
-    (begin, end), body = _inner(ctx, node, [(name, 0, high) for name in names])
+    (begin, end), _, body = indexed_block(ctx, node.body, [(name, 0, high) for name in names])
     ctx.stmts.append(Parallel(begin, end, over.extent, over.cost, body))
-
-
-def _inner(
-    ctx: PrimContext, node: ast.For, indices: list[tuple[str, int, int]]
-) -> tuple[tuple[Var, ...], tuple[Any, ...]]:
-    """Read a loop's body with its indices bound; names bound inside end with it."""
-    before = dict(ctx.locals)
-    made = [DimVar(ctx.names.take(name), low, max(high, low + 1)) for name, low, high in indices]
-    for (name, _, _), index in zip(indices, made, strict=True):
-        ctx.locals[name] = index
-        ctx.dims.add(index)
-        ctx.indices[index.name] = Var(scalar("i64"), index.name)
-    body = _block(ctx, node.body)
-    ctx.locals = before
-    for index in made:
-        ctx.dims.discard(index)
-    return tuple(ctx.indices.pop(index.name) for index in made), body
-
-
-def _block(ctx: PrimContext, body: list[ast.stmt]) -> tuple[Any, ...]:
-    before = dict(ctx.locals)
-    with ctx.collecting() as stmts:
-        ctx.run(body)
-    ctx.locals = before
-    return tuple(stmts)
 
 
 def _condition(ctx: PrimContext, node: ast.expr) -> Any:
@@ -204,13 +184,13 @@ def _read_while(ctx: PrimContext, node: ast.While) -> None:
     condition = _condition(ctx, node.test)
     if not is_value(condition):
         raise ctx.error(node.test, f"the condition of while must change, got {describe(condition)}")
-    ctx.stmts.append(While(condition, _block(ctx, node.body)))
+    ctx.stmts.append(While(condition, read_block(ctx, node.body)))
 
 
 def _read_if(ctx: PrimContext, node: ast.If) -> None:
     condition = _condition(ctx, node.test)
     if is_value(condition):
-        ctx.stmts.append(If(condition, _block(ctx, node.body), _block(ctx, node.orelse)))
+        ctx.stmts.append(If(condition, read_block(ctx, node.body), read_block(ctx, node.orelse)))
         return
     with ctx.pointing_at(node.test):
         chosen = node.body if condition else node.orelse

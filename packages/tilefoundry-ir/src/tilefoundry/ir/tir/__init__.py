@@ -3,6 +3,7 @@
 from tilefoundry.ir.tir.barrier import Barrier, BarrierKind, barriers, classify_sync
 from tilefoundry.ir.tir.expr import Apply, BufferView, IndexValue, Load, PointerOf, Verbatim, compute_dtype
 from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.ir.tir.launch import LAUNCH_ATTRIBUTES, checked_launch_attributes
 from tilefoundry.ir.tir.mma import MMA_ATOMS, MmaAtom, atom_named
 from tilefoundry.ir.tir.ops import SCALAR_OPS, TILE_OPS, ScalarOp, TileOp
 from tilefoundry.ir.tir.stmt import (
@@ -28,6 +29,15 @@ from tilefoundry.ir.tir.stmt import (
     While,
     walk_tir,
 )
+from tilefoundry.ir.tir.tiles import (
+    Operand,
+    Prologue,
+    TileAttention,
+    TileContraction,
+    TileSchedule,
+    batch_axes,
+    sum_dtype,
+)
 
 __all__ = [
     "Abort",
@@ -46,28 +56,37 @@ __all__ = [
     "Guard",
     "If",
     "IndexValue",
+    "LAUNCH_ATTRIBUTES",
     "Launch",
     "Let",
     "Load",
     "MMA_ATOMS",
     "MeshScope",
     "MmaAtom",
+    "Operand",
     "Parallel",
     "PointerOf",
     "PrimFunction",
+    "Prologue",
     "Return",
     "SCALAR_OPS",
     "ScalarOp",
     "Slab",
     "Store",
     "TILE_OPS",
+    "TileAttention",
+    "TileContraction",
     "TileOp",
+    "TileSchedule",
     "TirStmt",
     "Verbatim",
     "While",
     "atom_named",
     "barriers",
+    "batch_axes",
+    "checked_launch_attributes",
     "classify_sync",
     "compute_dtype",
+    "sum_dtype",
     "walk_tir",
 ]

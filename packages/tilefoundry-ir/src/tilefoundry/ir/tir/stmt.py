@@ -9,6 +9,7 @@ from typing import Any, Union
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
 from tilefoundry.ir.tir.expr import BufferView
+from tilefoundry.ir.tir.tiles import TileAttention, TileContraction
 from tilefoundry.ir.types import Dim
 
 __all__ = [
@@ -209,10 +210,10 @@ class Launch:
     """Call of another function of the module.
 
     Attributes:
-        callee: its name.
+        callee: its name; ``child.function`` for a function of a child module.
         args: buffers (with an element offset, as views of rank 0), then extents, in parameter order.
         grid, block: extents of the launch where the callee runs on a device.
-        attributes: launch attributes such as cooperative or cluster.
+        attributes: (name, value) pairs of ``LAUNCH_ATTRIBUTES``, and what lowering adds.
     """
 
     callee: str
@@ -285,13 +286,17 @@ TirStmt = Union[
     Return,
     Slab,
     Store,
+    TileAttention,
+    TileContraction,
     While,
 ]
 
 
 def bodies(stmt: TirStmt) -> tuple[tuple[TirStmt, ...], ...]:
     """The statement lists nested directly in ``stmt``."""
-    if isinstance(stmt, (For, While, MeshScope, Parallel, Contraction, Guard)):
+    if isinstance(
+        stmt, (For, While, MeshScope, Parallel, Contraction, TileContraction, TileAttention, Guard)
+    ):
         return (stmt.body,)
     if isinstance(stmt, If):
         return (stmt.then, stmt.orelse)

@@ -26,7 +26,10 @@ from tilefoundry.ir.tir.stmt import (
     Store,
     TirStmt,
     While,
+    walk_tir,
 )
+from tilefoundry.ir.tir.tile_rules import check_body, check_tiles
+from tilefoundry.ir.tir.tiles import Prologue, TileAttention, TileContraction
 from tilefoundry.ir.types import Dim, DType, TensorType, dim_vars
 
 __all__ = ["verify_prim_function"]
@@ -95,11 +98,14 @@ class _Scope:
     def loop(self, stmt: For) -> None:
         for dim in (stmt.start, stmt.stop, stmt.step):
             self.dim(dim)
+        if stmt.kind != "serial":
+            self._check_apart(stmt.body, f"the {stmt.kind} loop over {stmt.index.name}")
         self._inner(stmt.index).stmts(stmt.body)
 
     def parallel(self, stmt: Parallel) -> None:
         self.dim(stmt.extent)
         self.dim(stmt.cost)
+        self._check_apart(stmt.body, "T.parallel")
         self._inner(stmt.begin, stmt.end).stmts(stmt.body)
 
     def repeat(self, stmt: While) -> None:
@@ -128,6 +134,30 @@ class _Scope:
             self.dim(dim)
         block = (stmt.batch, stmt.row_begin, stmt.row_end, stmt.column_begin, stmt.column_end)
         self._inner(stmt.accumulator, stmt.pitch, *block).stmts(stmt.body)
+
+    def tiles(self, stmt: TileContraction | TileAttention) -> None:
+        try:
+            check_tiles(stmt)
+            check_body(stmt)
+        except TypeError as error:
+            self._fail(str(error))
+        for operand in stmt.operands:
+            self.expr(operand)
+        for dim in stmt.shape:
+            self.dim(dim)
+        self._inner(*stmt.indices, *stmt.sums).stmts(stmt.body)
+
+    def attention(self, stmt: TileAttention) -> None:
+        if stmt.kv_len is not None:
+            self.expr(stmt.kv_len)
+        self.tiles(stmt)
+
+    def _check_apart(self, body: tuple[TirStmt, ...], where: str) -> None:
+        """Threads share a tile: none of them runs one on its own."""
+        if any(isinstance(inner, (TileContraction, TileAttention)) for inner in walk_tir(body)):
+            self._fail(
+                f"T.contract and T.attention take all threads of a block, {where} gives each its own turns"
+            )
 
     def dispatch(self, stmt: DispatchCall) -> None:
         self.expr(stmt.subject)
@@ -162,6 +192,8 @@ class _Scope:
             self._view(expr)
         elif isinstance(expr, Apply):
             self._apply(expr)
+        elif isinstance(expr, Prologue):
+            self._inner(*expr.indices).expr(expr.value)
         elif isinstance(expr, PointerOf):
             self._buffer(expr.buffer)
             self.dim(expr.offset)
@@ -227,4 +259,6 @@ _CHECKS = {
     Abort: _Scope.abort,
     Guard: _Scope.guard,
     Slab: _Scope.slab,
+    TileContraction: _Scope.tiles,
+    TileAttention: _Scope.attention,
 }
