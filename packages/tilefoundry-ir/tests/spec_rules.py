@@ -116,7 +116,9 @@ RULES = {
     "tir.ops": "Views and tile operations are authored by T.",
     "tir.sync": "sync maps a participant set to one barrier; anything else is refused.",
     "tir.mma": "An mma names an atom; its operands have the atom's types and tiles.",
-    "tir.launch": "A host prim function launches kernels with grid and block.",
+    "tir.launch": "A host prim function launches kernels of its module with grid, block and attributes.",
+    "tir.contraction": "A tile-level product says operands, prologue, geometry and an epilogue over its sums.",
+    "tir.attention": "A tile-level attention, split over keys, hands each element to an epilogue.",
     # Text
     "text.round-trip": "Printed text reads back to an equal Module, over generated programs.",
     "text.covers": "Text covers callees, levels in force and mesh scopes.",

@@ -275,3 +275,101 @@ def test_ops_have_no_meaning_outside():
         T.copy(1, 2)
     with pytest.raises(TypeError, match="@prim_func decorates a def"):
         prim_func(3)
+
+
+@pytest.mark.spec("tir.launch")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("T.launch(kernel, x, y, cooperative=1)", "cooperative= is True or False, got 1"),
+        ("T.launch(kernel, x, y, cluster=0)", "cluster= takes positive ints, got 0"),
+        ("T.launch(kernel, x, y, cluster=(4, 4))", "at most 8 CTAs in all"),
+        ("T.launch(kernel, x, y, cluster=(1, 1, 1, 1))", "takes 1 to 3 extents"),
+        ("T.launch(kernel, x, y, grid=3, cluster=2)", "does not divide the grid"),
+        (
+            "T.launch(kernel, x, y, stream=3)",
+            "no launch attribute stream; there are cooperative, cluster, programm",
+        ),
+        ("T.launch(kernel, x)", r"kernel takes 2 buffers \(x, y\), got 1"),
+        ("T.launch(kernel, x, w)", "y makes K = 8, a buffer before it 4"),
+        (
+            "T.launch(kernel, w[:, 0:4], y)",
+            r"x takes a dense buffer, got a window of w with the strides \(8, 1\)",
+        ),
+        ("T.launch(kernel, w, y)", "y makes K = 4, a buffer before it 8"),
+        ("T.launch(kernel, x, x, grid=0)", "grid= takes positive extents, got 0"),
+        ("T.launch(plain, x, y)", "T.launch starts a @prim_func, got"),
+        ("T.launch(outside, x, y)", "starts a @prim_func of its own module, and outside is defined outside"),
+        ("T.launch(child, x)", "f takes 2 buffers"),
+        ("T.launch(child.g, x, y)", "T.launch starts a @prim_func, got child.g, a @func"),
+        ("T.launch(child.h, x, y)", "has no function or child 'h'"),
+        ("T.launch(many, big, big)", "x makes A = 50, which lies in .* declared .1, 9. there"),
+        ("T.launch(doubled, x, y)", "got the extent N where 8 is expected"),
+    ],
+)
+def test_refused_launches(run, call, message):
+    with pytest.raises(DslError, match=message):
+        run(
+            f"""\
+N, K, A = DimVar("N", 1, 100), DimVar("K", 1, 9), DimVar("A", 1, 9)
+
+@prim_func
+def outside(x: Tensor[(N, 4), "f32"], y: Tensor[(N, 4), "f32"]):
+    T.copy(x, y)
+
+@module
+class M:
+    @module(entry="f")
+    class child:
+        @prim_func
+        def f(x: Tensor[(N, 4), "f32"], y: Tensor[(N, 4), "f32"]):
+            T.copy(x, y)
+        @func
+        def g(x: Tensor[(N, 4), "f32"]):
+            return x
+    @func
+    def plain(x: Tensor[(N, 4), "f32"]):
+        return x
+    @prim_func
+    def kernel(x: Tensor[(N, K), "f32"], y: Tensor[(N, K), "f32"]):
+        T.copy(x, y)
+    @prim_func
+    def many(x: Tensor[(A, A), "f32"], y: Tensor[(A, A), "f32"]):
+        T.copy(x, y)
+    @prim_func
+    def doubled(x: Tensor[(N, K), "f32"], y: Tensor[(K * 2, K), "f32"]):
+        T.fill(y, 0.0)
+    @prim_func
+    def host(x: Tensor[(N, 4), "f32"], w: Tensor[(N, 8), "f32"], big: Tensor[(50, 50), "f32"],
+             y: Tensor[(N, 4), "f32"]):
+        {call}
+"""
+        )
+
+
+def test_conditions_are_scalars(run):
+    with pytest.raises(DslError, match=r"a scalar is needed here.*read an element"):
+        run(
+            """\
+@prim_func
+def f(m: Tensor[(4,), "bool"], y: Tensor[(4,), "f32"]):
+    if m[0:2]:
+        y[0] = 1.0
+"""
+        )
+
+
+def test_a_func_body_cannot_call_a_prim_func_of_a_child(run):
+    with pytest.raises(DslError, match=r"k\.k is a @prim_func; a @func body cannot call it"):
+        run(
+            """\
+@module
+class M:
+    @prim_func(topologies=(Topology("cta", 4),))
+    def k(x: Tensor[(4,), "f32"], y: Tensor[(4,), "f32"]):
+        T.copy(x, y)
+    @func
+    def f(x: Tensor[(4,), "f32"]):
+        return k(x)
+"""
+        )

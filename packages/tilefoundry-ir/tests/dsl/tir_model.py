@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import operator
 from collections.abc import Callable
 from typing import Any
 
+from tilefoundry.ir import tir as S
 from tilefoundry.ir.core.expr import Constant, Var
 from tilefoundry.ir.core.kinds import ReduceKind
 from tilefoundry.ir.tir import expr as E
-from tilefoundry.ir.tir import stmt as S
 from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.types import evaluate_dim
 
@@ -24,6 +25,7 @@ _OPS: dict[str, Callable[..., Any]] = {
     "div": operator.truediv,
     "mod": operator.mod,
     "neg": operator.neg,
+    "silu": lambda a: a / (1 + math.exp(-a)),
     "exp": math.exp,
     "square": lambda a: a * a,
     "cmp_lt": operator.lt,
@@ -95,6 +97,58 @@ class _Machine:
 
     def run_if(self, stmt: S.If) -> None:
         self.run(stmt.then if self.value(stmt.condition) else stmt.orelse)
+
+    def run_tilecontraction(self, stmt: S.TileContraction) -> None:
+        *batch, rows, columns = (self.dim(extent) for extent in stmt.shape)
+        for place in itertools.product(*map(range, (*batch, rows, columns))):
+            *lead, i, j = place
+            self.env.update(zip((v.name for v in stmt.indices), place, strict=True))
+            for total, right in zip(stmt.sums, stmt.rhs, strict=True):
+                self.env[total.name] = sum(
+                    self.element(stmt.lhs, (*lead, i, k)) * self.element(right, (*lead, k, j))
+                    for k in range(self.dim(stmt.depth))
+                )
+            self.run(stmt.body)
+
+    def run_tileattention(self, stmt: S.TileAttention) -> None:
+        batch, heads, queries, dims = (self.dim(extent) for extent in stmt.shape)
+        depth, shared = self.dim(stmt.q.type.shape[3]), self.dim(stmt.k.type.shape[1])
+        for b, h, i in itertools.product(range(batch), range(heads), range(queries)):
+            g, keys = h * shared // heads, self.dim(stmt.k.type.shape[2])
+            if stmt.kv_len is not None:
+                keys = int(self.element(stmt.kv_len, (b,) if stmt.kv_len.type.rank else ()))
+            scores = {}
+            for t in range(keys):
+                score = stmt.scale * sum(
+                    self.element(stmt.q, (b, h, i, d)) * self.element(stmt.k, (b, g, t, d))
+                    for d in range(depth)
+                )
+                if stmt.softcap is not None:
+                    score = stmt.softcap * math.tanh(score / stmt.softcap)
+                at = keys - queries + i
+                if not stmt.causal or (t <= at and (stmt.window is None or t > at - stmt.window)):
+                    scores[t] = score
+            weights = {t: math.exp(s - max(scores.values())) for t, s in scores.items()}
+            for d in range(dims):
+                self.env.update(zip((v.name for v in stmt.indices), (b, h, i, d), strict=True))
+                weighed = sum(w * self.element(stmt.v, (b, g, t, d)) for t, w in weights.items())
+                self.env[stmt.output.name] = weighed / sum(weights.values()) if weights else 0.0
+                self.run(stmt.body)
+
+    def element(self, operand: Any, place: tuple[int, ...]) -> float:
+        """An operand's element; missing and extent-1 leading axes repeat."""
+        shape = [self.dim(extent) for extent in operand.type.shape]
+        place = place[len(place) - len(shape) :]
+        place = tuple(0 if extent == 1 else at for at, extent in zip(place, shape, strict=True))
+        if isinstance(operand, S.Prologue):
+            held = dict(self.env)
+            self.env.update(zip((v.name for v in operand.indices), place, strict=True))
+            value = self.value(operand.value)
+            self.env = held
+            return value
+        at = self.dim(operand.offset)
+        at += sum(i * self.dim(stride) for i, stride in zip(place, operand.strides, strict=True))
+        return self.buffers[operand.buffer.name][at]
 
     def run_meshscope(self, stmt: S.MeshScope) -> None:
         self.run(stmt.body)

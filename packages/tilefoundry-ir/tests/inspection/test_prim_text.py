@@ -91,6 +91,30 @@ def f(x: Tensor[(N, 8), "f32"], w: ConstTensor[(8,), "f32"], ws: Tensor[(8,), "f
         T.sync(c)
         T.sync(Mesh(("thread",), (32,), ("t",))[0:16])
 """,
+    "contraction": """
+@prim_func
+def f(x: Tensor[(N, M, 64), "bf16"], g: Tensor[(64, 96), "bf16"], w: Tensor[(64, 96), "i8"], s: Tensor[(96,), "f32"],
+      b: Tensor[(96,), "f32"], y: Tensor[(N, M, 96), "bf16"], z: Tensor[(N, M, 96), "f32"]):
+    wide = (T.cast(w[k, j], "f32") * s[j] for k, j in T.elements((64, 96), "bf16"))
+    for n, i, j, gate, up in T.contract(x, (g, wide), tile=(128, 96, 64), stages=4, cluster=(2, 1), persistent=True):
+        h = T.silu(gate) * up
+        y[n, i, j] = h + b[j]
+        if j > 3:
+            z[n, i, j] = gate
+    for n, i, j, total in T.contract(x, g, split_k=4):
+        z[n, i, j] = total
+    for i, j, total in T.contract(x[0, :, 8:24], g[8:24]):
+        z[1, i, j] = total
+""",
+    "attention": """
+@prim_func
+def f(q: Tensor[(2, 8, M, 64), "f16"], k: Tensor[(2, 2, N, 64), "f16"], v: Tensor[(2, 2, N, 64), "f16"],
+      n: Tensor[(), "i32"], y: Tensor[(2, M, 8, 64), "f16"]):
+    for b, h, i, d, o in T.attention(q, k, v, n, causal=True, window=128, softcap=30.0, tile=(64, 128), split_kv=4):
+        y[b, i, h, d] = o
+    for b, h, i, d, o in T.attention(q, k, v, scale=0.1, stages=2, persistent=True):
+        y[b, i, h, d] = o * 2.0
+""",
     "scalars": """
 @prim_func
 def f(pos: Tensor[(), "i64"], y: Tensor[(4,), "i32"], z: Tensor[(), "f32"]):
@@ -138,6 +162,34 @@ def test_a_module_with_launches_reads_back_equal() -> None:
     text = as_script(net)
     assert read_back(text)["Net"] == net, text
     assert "T.launch(twice, x, held, grid=(4,), block=(32,), cooperative=True)" in text
+
+
+CHILDREN = """
+@module(entry="host")
+class Net:
+    @prim_func(topologies=(Topology("cta", 4), Topology("thread", 64)))
+    def twice(x: Tensor[(N, 8), "f32"], y: Tensor[(N, 8), "f32"]):
+        with Mesh(("thread",), (64,), ("t",)) as m:
+            T.copy(x, y)
+            T.sync(m)
+
+    again = twice
+
+    @prim_func
+    def host(x: Tensor[(M, 8), "f32"], y: Tensor[(M, 8), "f32"]):
+        T.launch(twice, x, y, cluster=2, grid=4, programmatic=True)
+        T.launch(again.twice, x, y)
+"""
+
+
+@pytest.mark.spec("tir.launch")
+def test_launches_of_kernels_with_levels_of_their_own_read_back_equal() -> None:
+    net = read_back(HEAD + CHILDREN)["Net"]
+    text = as_script(net)
+    assert read_back(text)["Net"] == net, text
+    assert "T.launch(twice.twice, x, y, grid=(4,), cluster=(2,), programmatic=True)" in text
+    assert "T.launch(again.twice, x, y)" in text
+    assert net.lookup("host").output_count == 1
 
 
 def test_what_only_lowering_makes_is_listed_for_readers() -> None:

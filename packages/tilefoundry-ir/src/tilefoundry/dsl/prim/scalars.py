@@ -12,6 +12,7 @@ from tilefoundry.dsl.literals import is_number, resolve_operands
 from tilefoundry.ir.core.expr import Expr
 from tilefoundry.ir.tir.expr import Apply, BufferView, IndexValue, compute_dtype
 from tilefoundry.ir.tir.ops import SCALAR_OPS
+from tilefoundry.ir.tir.tiles import Prologue
 from tilefoundry.ir.types import DType, TensorType, scalar
 
 __all__ = ["apply_scalar", "scalar_of"]
@@ -47,7 +48,7 @@ def scalar_of(ctx: BodyContext, node: ast.AST, value: Any) -> Any:
     if is_extent(value):
         ctx.check_dim(value, node)
         return IndexValue.of(value)
-    if isinstance(value, BufferView) or not (is_value(value) or is_number(value)):
+    if isinstance(value, (BufferView, Prologue)) or not (is_value(value) or is_number(value)):
         raise ctx.error(node, f"a scalar is needed here, got {describe(value)}; read an element, as in x[i]")
     return value
 

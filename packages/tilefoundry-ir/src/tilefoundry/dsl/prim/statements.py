@@ -173,6 +173,8 @@ def _condition(ctx: PrimContext, node: ast.expr) -> Any:
     value = ctx.read(node)
     if is_extent(value):
         raise ctx.error(node, f"compare the extent {value} with something")
+    if is_value(value):
+        value = scalar_of(ctx, node, value)
     if is_value(value) and not (isinstance(value.type, TensorType) and value.type.dtype.is_bool):
         raise ctx.error(node, f"a condition is a bool scalar, got {describe(value)}")
     return value
