@@ -1,4 +1,4 @@
-"""``tilefoundry cache``: show the compiled libraries on disk, prune or clear them."""
+"""``tilefoundry cache``: show the compiled libraries on disk, prune or clear them, precompile headers."""
 
 from __future__ import annotations
 
@@ -7,28 +7,49 @@ import time
 
 from tilefoundry.codegen.cache import DiskCache
 from tilefoundry.codegen.cache.place import configured_directory
+from tilefoundry.codegen.cpu.arch import native_arch
+from tilefoundry.codegen.cpu.link import cpu_headers
+from tilefoundry.codegen.cuda.link import host_headers
+from tilefoundry.codegen.toolchain import clear_precompiled
+from tilefoundry.target import CompilerOptions, CpuTarget
 
 __all__ = ["configure", "help", "run"]
 
-help = "show, prune or clear the compiled libraries on disk"
+help = "show, prune or clear the compiled libraries on disk, or precompile the headers"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """One optional action."""
     parser.description = "Show the compiled libraries on disk, least recently used last."
-    parser.add_argument("action", nargs="?", choices=("show", "prune", "clear"), default="show")
+    parser.add_argument("action", nargs="?", choices=("show", "prune", "clear", "warm"), default="show")
 
 
 def run(args: argparse.Namespace) -> int:
     """Do the action."""
     cache = DiskCache(configured_directory())
     if args.action == "clear":
-        print(f"removed {cache.clear()} libraries from {cache.root}")
+        headers = clear_precompiled(cache.root)
+        print(f"removed {cache.clear()} libraries and {headers} precompiled headers from {cache.root}")
+    elif args.action == "warm":
+        _warm(cache)
     elif args.action == "prune":
         print(f"removed {cache.prune()} libraries from {cache.root}, limit {_size(cache.limit)}")
     else:
         _show(cache)
     return 0
+
+
+def _warm(cache: DiskCache) -> None:
+    """Precompile the headers that both targets' host code takes with default options."""
+    options = CompilerOptions()
+    for headers in (
+        cpu_headers(cache.root, CpuTarget(arch=native_arch()), options),
+        host_headers(cache.root, options),
+    ):
+        file = headers.build()
+        print(
+            "precompiled headers are turned off" if file is None else f"{file}: {_size(file.stat().st_size)}"
+        )
 
 
 def _show(cache: DiskCache) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -11,14 +10,19 @@ from tilefoundry.codegen.cache import DiskCache, cache_directory, configured_dir
 from tilefoundry.codegen.cpu.arch import march_flags
 from tilefoundry.codegen.headers import include_dirs
 from tilefoundry.codegen.linkable import LinkableModule
-from tilefoundry.codegen.toolchain import Compiler, FfiPaths, ToolchainError, find_cxx, find_ffi
+from tilefoundry.codegen.toolchain import (
+    Compiler,
+    FfiPaths,
+    PrecompiledHeaders,
+    find_cxx,
+    find_ffi,
+)
 from tilefoundry.runtime.linking import LinkedModule
 from tilefoundry.target import CompilerOptions, CpuTarget
 
-__all__ = ["compile_flags", "link_cpu"]
+__all__ = ["compile_flags", "cpu_headers", "link_cpu"]
 
 _SOURCE = "source.cc"
-_SHOWN = 40
 
 
 def link_cpu(linkable: LinkableModule, options: CompilerOptions) -> LinkedModule:
@@ -32,13 +36,16 @@ def link_cpu(linkable: LinkableModule, options: CompilerOptions) -> LinkedModule
     compiler, ffi = find_cxx(), find_ffi()
     flags = compile_flags(target, options, compiler, ffi)
     key = _key(linkable.source, flags, compiler, ffi)
-
-    def build(folder: Path) -> None:
-        _compile(linkable.source, folder, flags, compiler, ffi, keep=options.keep_sources)
-
     # A cache that was filled by somebody else serves even where it cannot be written.
-    found = DiskCache(configured_directory()).find(key)
-    library = found or DiskCache(cache_directory()).get_or_build(key, build)
+    library = DiskCache(configured_directory()).find(key)
+    if library is None:
+        root = cache_directory()
+        headers = cpu_headers(root, target, options)
+
+        def build(folder: Path) -> None:
+            _compile(linkable.source, folder, ffi, headers, keep=options.keep_sources)
+
+        library = DiskCache(root).get_or_build(key, build)
     return LinkedModule(str(library), linkable.source, linkable.entry, "cpu", target.arch)
 
 
@@ -72,21 +79,18 @@ def _key(source: str, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _compile(
-    source: str, folder: Path, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths, *, keep: bool
-) -> None:
+def cpu_headers(root: Path, target: CpuTarget, options: CompilerOptions) -> PrecompiledHeaders:
+    """The precompiled runtime headers of CPU libraries, in the cache at ``root``."""
+    compiler, ffi = find_cxx(), find_ffi()
+    includes = tuple(f"-I{path}" for path in (*include_dirs(cute=False), ffi.include))
+    flags = compile_flags(target, options, compiler, ffi)
+    return PrecompiledHeaders(root, compiler, flags, includes, f"{headers_digest()} {ffi.version}")
+
+
+def _compile(source: str, folder: Path, ffi: FfiPaths, headers: PrecompiledHeaders, *, keep: bool) -> None:
     file = folder / _SOURCE
     file.write_text(source)
-    includes = [f"-I{path}" for path in (*include_dirs(cute=False), ffi.include)]
-    library = ["-o", str(folder / "library.so"), f"-L{ffi.library}", "-ltvm_ffi"]
-    command = [compiler.path, *flags, *includes, str(file), *library]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()
-        shown = "\n".join(lines[:_SHOWN]) + ("\n..." if len(lines) > _SHOWN else "")
-        raise ToolchainError(
-            f"{compiler.path} failed with code {done.returncode} on generated code:\n{shown}"
-        )
+    headers.compile([str(file), "-o", str(folder / "library.so"), f"-L{ffi.library}", "-ltvm_ffi"], folder)
     if not keep:
         file.unlink()
 

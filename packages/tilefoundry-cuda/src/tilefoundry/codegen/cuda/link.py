@@ -14,11 +14,18 @@ from tilefoundry.codegen.cuda.emit import CudaSource
 from tilefoundry.codegen.cuda.toolchain import find_headers, find_nvcc, find_nvrtc
 from tilefoundry.codegen.headers import include_dirs
 from tilefoundry.codegen.linkable import LinkableModule
-from tilefoundry.codegen.toolchain import Compiler, FfiPaths, ToolchainError, find_cxx, find_ffi
+from tilefoundry.codegen.toolchain import (
+    Compiler,
+    FfiPaths,
+    PrecompiledHeaders,
+    ToolchainError,
+    find_cxx,
+    find_ffi,
+)
 from tilefoundry.runtime.linking import LinkedModule
 from tilefoundry.target import CompilerOptions, CudaTarget
 
-__all__ = ["DeviceTool", "compile_images", "device_tool", "link_cuda"]
+__all__ = ["DeviceTool", "compile_images", "device_tool", "host_headers", "link_cuda"]
 
 _SHOWN = 40
 _OBJECT = "entry.o"
@@ -53,11 +60,22 @@ def link_cuda(linkable: LinkableModule, source: CudaSource, options: CompilerOpt
     flags = _host_flags(compiler, options)
     key = _key(source, tool, flags, compiler, ffi)
 
-    def build(folder: Path) -> None:
-        _build(source, folder, tool, flags, compiler, ffi, keep=options.keep_sources)
+    root = cache_directory()
+    headers = host_headers(root, options)
 
-    library = DiskCache(cache_directory()).get_or_build(key, build)
+    def build(folder: Path) -> None:
+        _build(source, folder, tool, headers, ffi, keep=options.keep_sources)
+
+    library = DiskCache(root).get_or_build(key, build)
     return LinkedModule(str(library), linkable.source, linkable.entry, "cuda", target.arch)
+
+
+def host_headers(root: Path, options: CompilerOptions) -> PrecompiledHeaders:
+    """The precompiled runtime headers of CUDA libraries' host part, in the cache at ``root``."""
+    compiler, ffi = find_cxx(), find_ffi()
+    includes = tuple(f"-I{path}" for path in (*include_dirs(cute=False), ffi.include))
+    digest = f"{headers_digest()} {ffi.version}"
+    return PrecompiledHeaders(root, compiler, _host_flags(compiler, options), includes, digest)
 
 
 def device_tool(arch: str, options: CompilerOptions) -> DeviceTool:
@@ -143,21 +161,20 @@ def _build(
     source: CudaSource,
     folder: Path,
     tool: DeviceTool,
-    flags: tuple[str, ...],
-    compiler: Compiler,
+    headers: PrecompiledHeaders,
     ffi: FfiPaths,
     *,
     keep: bool,
 ) -> None:
     """The host object and the images side by side, then one link that embeds the images."""
     with ThreadPoolExecutor(1) as pool:
-        host = pool.submit(_compile_host, source, folder, flags, compiler, ffi)
+        host = pool.submit(_compile_host, source, folder, headers)
         compile_images(source, folder, tool)
         host.result()
     images = range(len(source.devices))
     (folder / "images.s").write_text("".join(_embedding(i) for i in images) + _NO_EXECSTACK)
     library = ["-o", "library.so", f"-L{ffi.library}", "-ltvm_ffi", "-ldl"]
-    _run([compiler.path, "-shared", "-fPIC", _OBJECT, "images.s", *library], folder)
+    _run([headers.compiler.path, "-shared", "-fPIC", _OBJECT, "images.s", *library], folder)
     for name in [_OBJECT, "images.s", *(f"image{i}.cubin" for i in images)]:
         (folder / name).unlink()
     if keep:
@@ -176,12 +193,9 @@ def _embedding(i: int) -> str:
 _NO_EXECSTACK = '.section .note.GNU-stack,"",%progbits\n'
 
 
-def _compile_host(
-    source: CudaSource, folder: Path, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths
-) -> None:
+def _compile_host(source: CudaSource, folder: Path, headers: PrecompiledHeaders) -> None:
     (folder / "entry.cc").write_text(source.host)
-    includes = [f"-I{path}" for path in (*include_dirs(cute=False), ffi.include)]
-    _run([compiler.path, *flags, *includes, "-c", "entry.cc", "-o", _OBJECT], folder)
+    headers.compile(["-c", "entry.cc", "-o", _OBJECT], folder)
 
 
 def _run(command: list[str], folder: Path) -> None:

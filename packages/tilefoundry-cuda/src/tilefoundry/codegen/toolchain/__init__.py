@@ -2,6 +2,15 @@
 
 from tilefoundry.codegen.toolchain.errors import ToolchainError
 from tilefoundry.codegen.toolchain.gxx import Compiler, find_cxx
+from tilefoundry.codegen.toolchain.precompiled import PrecompiledHeaders, clear_precompiled
 from tilefoundry.codegen.toolchain.tvm_ffi import FfiPaths, find_ffi
 
-__all__ = ["Compiler", "FfiPaths", "ToolchainError", "find_cxx", "find_ffi"]
+__all__ = [
+    "Compiler",
+    "FfiPaths",
+    "PrecompiledHeaders",
+    "ToolchainError",
+    "clear_precompiled",
+    "find_cxx",
+    "find_ffi",
+]
