@@ -197,3 +197,109 @@ def test_grad_mode_of_the_worker_does_not_matter():
     handle = sw.move_async(x, sw.CPU(0))
     with sw.no_grad():
         assert handle.wait().autograd_ctx is not None
+
+
+FORKED = """
+import os, threading, time
+import strideweave as sw
+from strideweave.carriers.tiled_evictable import LRU, Prefetcher, TiledEvictable, TileSelection, TileSet
+
+def held(lock, condition=False):
+    taken, leave = threading.Event(), threading.Event()
+    def hold():
+        with lock:
+            taken.set(), leave.wait(60)
+    thread = threading.Thread(target=hold, daemon=True)
+    thread.start(), taken.wait(10)
+    return leave
+
+def in_child(check):
+    pid = os.fork()
+    if pid == 0:
+        begun = time.monotonic()
+        try:
+            good = check()
+        except BaseException as error:
+            print(repr(error), flush=True)
+            good = False
+        os._exit(0 if good and time.monotonic() - begun < 1 else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+def refused(*calls):
+    for call in calls:
+        try:
+            call()
+        except sw.ForkedProcessError as error:
+            assert "spawn" in str(error)
+        else:
+            return False
+    return True
+"""
+
+
+def forked(body):
+    out = run(FORKED + body)
+    assert out.stdout.strip() == "0" and out.returncode == 0, (out.stdout, out.stderr)
+
+
+def test_fork_while_another_thread_holds_a_carriers_lock():
+    """The child refuses that carrier within a second; others, and the parent, go on."""
+    forked(
+        "x, y = sw.ones(4), sw.ones(4)\n"
+        "leave = held(x.carrier._lock)\n"
+        "code = in_child(lambda: refused(lambda: x.carrier.set_value(0, 1.0), lambda: sw.move(x, sw.CPU(0)),\n"
+        "    lambda: x.carrier.get_value(0)) and (y + y).tolist() == [2.0] * 4)\n"
+        "leave.set()\n"
+        "assert x.tolist() == [1.0] * 4\n"
+        "print(code)\n"
+    )
+
+
+def test_fork_while_another_thread_holds_a_tiled_carriers_lock():
+    forked(
+        "c, d = (TiledEvictable(sw.CPU(0), sw.CPU(8), (4,), (2,), residency_policy=LRU(2)) for _ in range(2))\n"
+        "t, u, one = c.full_tensor(), d.full_tensor(), TileSelection([[1]])\n"
+        "ahead = Prefetcher(d)\n"
+        "leaves = [held(k) for k in (c._core.lock, d.residency_policy._lock, ahead._lock, d._core.stats._lock)]\n"
+        "code = in_child(lambda: refused(lambda: c.project(t, one), lambda: c.promote(one), lambda: c.evict(one),\n"
+        "    c.wait_idle) and ahead.project(u, one).wait().size() == 2)\n"
+        "[leave.set() for leave in leaves]\n"
+        "assert c.project(t, one).wait().size() == 2\n"
+        "print(code)\n"
+    )
+
+
+def test_fork_during_a_write_and_a_residency_change():
+    """What a thread of the parent was writing is refused in the child; what was only read is not."""
+    forked(
+        "from strideweave import seam\n"
+        "from strideweave.testing import gated\n"
+        "source, target = sw.ones(4), sw.CPU(4)\n"
+        "whole = sw.Evictable(sw.ones(4).carrier, sw.FileBacked(None, 0))\n"
+        "with gated('copy') as gate:\n"
+        "    handle = sw.move_async(source, target)\n"
+        "    gate.reached.wait(10)\n"
+        "    thread = threading.Thread(target=whole.evict)\n"
+        "    thread.start()\n"
+        "    while not whole._moving: time.sleep(0.001)\n"
+        "    def check():\n"
+        "        seam.install(None)\n"
+        "        return refused(handle.wait, lambda: target.set_value(0, 1.0), whole.promote) and (\n"
+        "            (source + source).tolist() == [2.0] * 4)\n"
+        "    code = in_child(check)\n"
+        "    gate.open()\n"
+        "    thread.join(), handle.wait()\n"
+        "print(code)\n"
+    )
+
+
+def test_a_block_device_is_the_parents(tmp_path):
+    forked(
+        f"device = sw.BlockDevice({str(tmp_path / 'blocks')!r})\n"
+        "mine = device.allocate(4)\n"
+        "mine.set_value(1, 5.0)\n"
+        "leave = held(device._lock)\n"
+        "code = in_child(lambda: refused(lambda: device.allocate(4)) and mine.get_value(1) == 5.0)\n"
+        "leave.set()\n"
+        "print(code)\n"
+    )

@@ -30,7 +30,18 @@ def renew(thing: Renewed) -> None:
 
 def left_locked(lock: threading.Lock | threading.RLock) -> bool:  # type: ignore[valid-type] # RLock is a factory before 3.13
     """In a child: whether another thread of the parent held ``lock``, so that what it guards may be half changed."""
-    return not lock.acquire(blocking=False)  # type: ignore[attr-defined] # likewise
+    if not lock.acquire(blocking=False):  # type: ignore[attr-defined] # likewise
+        return True
+    lock.release()  # type: ignore[attr-defined] # likewise
+    return False
+
+
+_fresh: dict[threading.Lock, threading.Lock] = {}
+
+
+def fresh_for(lock: threading.Lock) -> threading.Lock:
+    """In ``renew_in_child``: the lock to use instead of ``lock``, the same for all that shared it."""
+    return _fresh.setdefault(lock, threading.Lock())
 
 
 def _after_fork() -> None:
@@ -40,6 +51,7 @@ def _after_fork() -> None:
         thing = ref()
         if thing is not None:
             thing.renew_in_child()
+    _fresh.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 
@@ -10,6 +11,14 @@ from .accumulate import accumulate, as_leaf_gradient, ones_for
 from .mode import no_grad
 
 _commit = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _commit
+    _commit = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def backward(root: Tensor, gradient: Tensor | None, retain_graph: bool) -> None:

@@ -8,7 +8,6 @@ calls, waits or user code. Finalisers take no lock.
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,9 @@ from typing import Any, TypeVar
 
 from tilefoundry.ir.layout import as_int
 
+from .. import forks
 from ..dtypes import DType, Float32, Scalar, as_dtype
+from ..errors import ForkedProcessError
 from ..layout import Layout
 
 _serials = itertools.count()
@@ -46,15 +47,24 @@ class Carrier(ABC):
         self._dtype = as_dtype(dtype)
         self._mutable = _as_flag(mutable, "mutable")
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._turns: threading.Condition | None = None
         self._slot_busy = False
         self.serial = next(_serials)
-        self._pid = os.getpid()
+        self._born = forks.generation
+        self._stranded = False
         self._owner: str | None = None
         self._released = False
         self._version = 0
         self._readers = 0
         self._writers = 0
+        forks.renew(self)
+
+    def renew_in_child(self) -> None:
+        """In a forked child: fresh locks. What a thread of the parent was changing is of no use here."""
+        self._stranded = forks.left_locked(self._lock) or self._writers > 0 or self._slot_busy
+        self._lock, self._turns = threading.RLock(), None
+        # Requests that read go on in the parent only.
+        self._readers, self._slot_busy = 0, False
 
     # --- extension -------------------------------------------------------------------------------------
 
@@ -157,7 +167,12 @@ class Carrier(ABC):
             )
 
     def require_live(self, verb: str) -> None:
-        """Raise RuntimeError if released."""
+        """Raise RuntimeError if released, or if a fork caught this carrier half changed."""
+        if self._stranded:
+            raise ForkedProcessError(
+                f"{verb}: a thread of the parent process was changing this {self._name()} when this child was forked; "
+                "use it in the parent, or start workers with spawn"
+            )
         if self._released:
             raise RuntimeError(f"{verb}: this {self._name()} was released; its values are gone")
 
@@ -274,10 +289,16 @@ class Carrier(ABC):
         with self._one_slot("set_value", write=True):
             self.store_bytes(index * self._dtype.itemsize, memoryview(data))
 
+    def _turn(self) -> threading.Condition:
+        """What threads that take turns wait on; the lock is held. Made when first needed: most carriers never do."""
+        if self._turns is None:
+            self._turns = threading.Condition(self._lock)
+        return self._turns
+
     def _await_slot(self) -> None:
         """Wait out another thread's access to a single slot, which is short; the lock is held."""
         while self._slot_busy:
-            self._changed.wait()
+            self._turn().wait()
 
     @contextmanager
     def _one_slot(self, verb: str, write: bool) -> Iterator[None]:
@@ -294,7 +315,7 @@ class Carrier(ABC):
             with self._lock:
                 self._slot_busy = False
                 self._version += wrote
-                self._changed.notify_all()
+                self._turn().notify_all()
 
     def _admit(self, verb: str, write: bool) -> None:
         if write:

@@ -11,8 +11,9 @@ import os
 import threading
 import weakref
 
-from .. import seam
+from .. import forks, seam
 from ..dtypes import DType, as_dtype
+from ..errors import ForkedProcessError
 from .base import Carrier, as_count, default_dtype, sealed
 from .extents import Extent, read_fully, write_fully
 
@@ -36,10 +37,16 @@ class BlockDevice:
         self.path, self.block_size = os.fspath(path), block_size
         self._fd, self.direct = _open(self.path, direct)
         self._lock = threading.Lock()
+        self._born = forks.generation
         self._end = 0
         self._free: list[tuple[int, int]] = []
         self._local = threading.local()
         self._close = weakref.finalize(self, os.close, self._fd)
+        forks.renew(self)
+
+    def renew_in_child(self) -> None:
+        """In a forked child: a fresh lock, and bounce buffers that are not the parent's memory."""
+        self._lock, self._local = threading.Lock(), threading.local()
 
     def allocate(
         self, size: int, *, mutable: bool = True, dtype: DType | None = None, empty: bool = False
@@ -54,6 +61,11 @@ class BlockDevice:
         return carrier
 
     def _reserve(self, nbytes: int) -> tuple[int, int]:
+        if self._born != forks.generation:
+            raise ForkedProcessError(
+                f"{self.path}: this BlockDevice was opened by a parent process, which allocates from it too; open "
+                "another one here, or start workers with spawn"
+            )
         if nbytes:
             seam.enter("allocate")
         blocks = -(-nbytes // self.block_size)
@@ -69,6 +81,9 @@ class BlockDevice:
             return first, blocks
 
     def _give_back(self, first: int, blocks: int) -> None:
+        if self._born != forks.generation:
+            # The blocks are the parent's.
+            return
         with self._lock:
             merged: list[tuple[int, int]] = []
             for start, length in sorted([*self._free, (first, blocks)]):

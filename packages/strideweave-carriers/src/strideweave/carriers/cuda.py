@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from .. import forks
 from ..dtypes import DType
 from ..errors import ForkedProcessError
 from .base import as_count, default_dtype, sealed
@@ -46,7 +45,7 @@ class CUDA(TorchStorage):
 
     def require_live(self, verb: str) -> None:
         super().require_live(verb)
-        if os.getpid() != self._pid:
+        if self._born != forks.generation:
             raise ForkedProcessError(
                 f"{verb}: a CUDA carrier does not survive fork; start workers with spawn"
             )

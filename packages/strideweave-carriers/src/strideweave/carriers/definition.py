@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -47,6 +48,14 @@ class CarrierDefinition:
 _definitions: dict[type, CarrierDefinition] = {}
 _sealed: set[type] = set()
 _lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def install_definition(definition: CarrierDefinition) -> None:

@@ -78,10 +78,14 @@ class Evictable(Carrier):
                     self.hold_for_read()
                     return
 
+    def renew_in_child(self) -> None:
+        super().renew_in_child()
+        self._stranded, self._moving = self._stranded or self._moving, False
+
     def _await_slot(self) -> None:
         # A transition is short for its callers too: they wait for it rather than fail.
         while self._slot_busy or self._moving:
-            self._changed.wait()
+            self._turn().wait()
 
     def evict(self) -> None:
         """Move the values to the secondary tier and free the primary.
@@ -97,7 +101,7 @@ class Evictable(Carrier):
 
     def _shift(self, to_secondary: bool) -> None:
         verb = "evict" if to_secondary else "promote"
-        with self._changed:
+        with self._lock:
             self._await_slot()
             self.require_live(verb)
             if self._evicted is to_secondary:
@@ -111,12 +115,12 @@ class Evictable(Carrier):
             _transfer(source, target, self._n)
             done = True
         finally:
-            with self._changed:
+            with self._lock:
                 self._moving = False
                 if done:
                     self._evicted = to_secondary
                     source.grow(0)
-                self._changed.notify_all()
+                self._turn().notify_all()
 
     def allocate_like(
         self, n: int, *, mutable: bool = True, dtype: DType | None = None, empty: bool = False

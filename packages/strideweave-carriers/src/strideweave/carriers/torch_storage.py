@@ -144,6 +144,8 @@ def allocate_flat(n: int, dtype: DType, device: torch.device | str, empty: bool)
 
     if n:
         seam.enter("allocate")
+    if empty and not torch.is_inference_mode_enabled():
+        return torch.empty(n, dtype=dtype.torch(), device=device)
     with plain_torch():
         if empty:
             return torch.empty(n, dtype=dtype.torch(), device=device)

@@ -30,7 +30,17 @@ class Completion(Generic[T]):
     that waits first does what ``assist`` was told of, so that it need not be woken by another.
     """
 
-    __slots__ = ("_born", "_callbacks", "_error", "_guard", "_helpers", "_settled", "_trace", "_value", "_waiters")
+    __slots__ = (
+        "_born",
+        "_callbacks",
+        "_error",
+        "_guard",
+        "_helpers",
+        "_settled",
+        "_trace",
+        "_value",
+        "_waiters",
+    )
 
     def __init__(self) -> None:
         self._guard = _thread.allocate_lock()
@@ -85,7 +95,7 @@ class Completion(Generic[T]):
         call(callback)
 
     def assist(self, helper: Helper) -> None:
-        """Let a thread that waits for this call ``helper.help()``, which blocks until some part of the work has ended."""
+        """Let a thread that waits for this call ``helper.help()``, which sees some part of the work through."""
         self._helpers.append(helper)
 
     def help(self) -> None:

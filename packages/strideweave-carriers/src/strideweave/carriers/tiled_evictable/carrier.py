@@ -17,7 +17,7 @@ from .compatibility import Footprint, footprint
 from .core import Core
 from .facet import TiledResidencyFacet
 from .geometry import TileGeometry
-from .packing import Order
+from .packing import Order, Packing
 from .plan import ResidencyPolicy
 from .projecting import project
 from .scattering import Reduction, scatter, update
@@ -139,6 +139,7 @@ class TiledEvictable(TiledResidencyFacet, Carrier):
         Carrier.__init__(self, core.dtype, True)
         self._core, self._policy, self._tiers = core, policy, tiers
         self._footprints: dict[Layout, Footprint] = {}
+        self._forms: dict[tuple[int, int, int, str], tuple[Packing, Layout, TileSelection]] = {}
 
     # --- what it is --------------------------------------------------------------------------------------
 

@@ -6,12 +6,11 @@ lock.
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ... import forks
 from ...dtypes import DType
 from ...errors import ForkedProcessError
 from . import tensors
@@ -25,6 +24,7 @@ from .table import Initial, TileRecord, TileTable
 if TYPE_CHECKING:
     from .budget import DeviceBudget
     from .request import Request
+    from .resident import Standing
 
 
 class Core:
@@ -63,7 +63,20 @@ class Core:
         self.peak_resident = self.table.resident_count()
         self.released = False
         self.held: dict[int, Request] = {}
-        _cores.add(self)
+        self.standing: dict[int, Standing] = {}
+        """Where selections lie that were found on primary as a whole, by the identity of their codes."""
+        forks.renew(self)
+
+    def renew_in_child(self) -> None:
+        """In a forked child: fresh locks, and no further use where work was under way or lies on a device."""
+        half = forks.left_locked(self.lock)
+        self.lock = forks.fresh_for(self.lock)
+        self.idle = threading.Condition(self.lock)
+        if self.budget is not None:
+            self.budget.lock = self.lock
+        self.stats.renew_in_child()
+        if half or self.active or self.deferred or not self.primary.prototype.host:
+            self.orphaned = True
 
     # --- under the lock ----------------------------------------------------------------------------------
 
@@ -180,24 +193,7 @@ class Core:
         with self.lock:
             self.table = TileTable(self.geometry.tile_count, "invalid")
             self.home = None
+            self.standing.clear()
             for pool in (self.primary, self.secondary):
                 pool.slabs.clear()
                 pool._free.clear()
-
-
-_cores: weakref.WeakSet[Core] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """In the child: fresh locks, since another thread may have held the old ones, and no work that nobody does."""
-    fresh: dict[threading.Lock, threading.Lock] = {}
-    for core in tuple(_cores):
-        core.lock = fresh.setdefault(core.lock, threading.Lock())
-        core.idle = threading.Condition(core.lock)
-        if core.budget is not None:
-            core.budget.lock = core.lock
-        if core.active or core.deferred or not core.primary.prototype.host:
-            core.orphaned = True
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ... import seam
+from ..base import Carrier
 from ..torch_storage import plain_torch
 from .core import Core
 from .indices import index_tensor
 from .packing import Packing
+from .resident import Standing
 from .slots import Slab, Slot
-from .tensors import outside_inference, tile_rows, words
+from .tensors import aligned_words, flat_bits, outside_inference, tile_rows, words
 
 if TYPE_CHECKING:
     import torch
@@ -40,6 +42,29 @@ def gather(core: Core, tiles: Sequence[tuple[int, Slot]], out: torch.Tensor, pac
             _all_at_once(core, ordered[0][1].slab, index, out, packing)
         else:
             _some_at_once(core, ordered, index, out, packing)
+
+
+def gather_standing(core: Core, standing: Standing, target: Carrier, packing: Packing) -> None:
+    """``gather`` of all tiles of a compact tensor from one slab into the carrier ``target``."""
+    import torch
+
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(False):
+            gather_standing(core, standing, target, packing)
+        return
+    seam.enter("kernel")
+    slab, rows = standing.slab, tile_rows(standing.slab, core.geometry, core.dtype)
+    index = None
+    if rows.is_cuda or not packing.verbatim or core.tile_bytes < ONE_COPY:
+        index = index_tensor(standing.places, rows.device)
+    if index is None:
+        _one_by_one(core, standing.tiles(), flat_bits(target), packing)
+    elif packing.verbatim and (flat := aligned_words(target, slab.wide.dtype)) is not None:
+        if flat.numel() > packing.tiles * slab.wide.shape[1]:
+            flat = flat[: packing.tiles * slab.wide.shape[1]]
+        torch.index_select(slab.wide, 0, index, out=flat.view(packing.tiles, slab.wide.shape[1]))
+    else:
+        _all_at_once(core, slab, index, flat_bits(target), packing)
 
 
 def _singly(core: Core, out: torch.Tensor) -> bool:

@@ -19,6 +19,10 @@ Ended = Callable[[BaseException | None], None]
 """Called once, from any thread, with what went wrong or None."""
 
 
+AT_ONCE = 64 << 10
+"""Up to this many bytes a gather in host memory takes less time than handing it to another thread."""
+
+
 class Move(NamedTuple):
     """``nbytes`` from byte ``source_at`` of one carrier to byte ``target_at`` of another."""
 
@@ -60,6 +64,10 @@ class HostMover:
         """What later parts of a request must wait for on a device; called on the requesting thread."""
         return None
 
+    def prepare_for(self, core: Any, codes: Sequence[int]) -> Any:
+        """``prepare`` for a projection of ``codes``; refuses what a graph capture cannot hold."""
+        return None
+
     def seal(self, prepared: Any) -> None:
         """The requesting thread has submitted what it will: later parts wait for what was queued until now."""
 
@@ -92,12 +100,23 @@ class HostMover:
         return pool().submit(job)
 
     def gather(
-        self, job: Callable[[], None], prepared: Any, ended: Ended, waited: Completion[Any], lazy: bool = False
+        self,
+        job: Callable[[], None],
+        prepared: Any,
+        ended: Ended,
+        waited: Completion[Any],
+        nbytes: int = 0,
     ) -> Any:
         """``compute`` for a gather, then ``ended``; the event after which a device has run it, or None.
 
-        A thread that waits for ``waited`` sees to it by itself. ``lazy`` says that only bookkeeping follows.
+        A thread that waits for ``waited`` sees to it by itself. ``nbytes`` is given where nothing but
+        bookkeeping follows and the requesting thread has no more to submit.
         """
+        if 0 < nbytes <= AT_ONCE:
+            seam.enter("submit")
+            job()
+            ended(None)
+            return None
         done = self.compute(job)
         waited.assist(done)
         done.add_callback(lambda: ended(done.error))
@@ -110,9 +129,6 @@ class HostMover:
 
     def finish(self) -> None:
         """Block until what this thread has run is complete; at once in host memory."""
-
-    def check_capture(self, core: Any, codes: Sequence[int]) -> None:
-        """Refuse what a graph capture cannot hold; host memory knows no captures."""
 
     def guarded_compute(self, job: Callable[[], None]) -> Completion[None]:
         """``compute`` after something else was submitted: a refusal becomes a failed completion."""

@@ -90,15 +90,19 @@ class CudaMover:
         # The thread may do later parts too, while it waits; by then its stream may have more queued, or be another.
         prepared.thread = None
 
-    def check_capture(self, core: Any, codes: Sequence[int]) -> None:
-        """Raise RuntimeError during a graph capture unless every tile is held."""
-        import torch
+    def prepare_for(self, core: Any, codes: Sequence[int]) -> Prepared:
+        """``prepare`` for a projection of ``codes``.
 
-        if torch.cuda.is_current_stream_capturing() and not all(c in core.held for c in codes):
+        Raises:
+            RuntimeError: a graph is being captured, and not every tile is held.
+        """
+        prepared = self.prepare()
+        if prepared.stream is None and not all(c in core.held for c in codes):
             raise RuntimeError(
                 "project: this stream is being captured and not every tile is held; enter "
                 "carrier.hold(selection) before the capture and project within it"
             )
+        return prepared
 
     def order(self, stream: Any, events: Sequence[Any], carrier: Carrier) -> None:
         """Make ``stream`` (default: the current one) wait for events, and keep the memory until it is done."""
@@ -156,7 +160,12 @@ class CudaMover:
     # --- kernels -----------------------------------------------------------------------------------------
 
     def gather(
-        self, job: Callable[[], None], prepared: Prepared, ended: Ended, waited: Completion[Any], lazy: bool = False
+        self,
+        job: Callable[[], None],
+        prepared: Prepared,
+        ended: Ended,
+        waited: Completion[Any],
+        nbytes: int = 0,
     ) -> Any:
         """Run ``job`` on the caller's stream if this is the requesting thread, else on a copy stream."""
         if prepared.thread == threading.get_ident():
@@ -165,7 +174,7 @@ class CudaMover:
                 job()
                 ended(None)
                 return None
-            return _watched(job, stream, _reaper_of(stream), ended, waited, lazy)
+            return _watched(job, stream, _reaper_of(stream), ended, waited, nbytes > 0)
         on = lane(self.device, "d2d")
         event = prepared.event
         if event is not None:

@@ -6,7 +6,7 @@ as it lies in its slot, which makes a gather a copy of whole rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Literal
@@ -38,16 +38,14 @@ class Packing:
     tile_dims: tuple[int, ...]
     _shape: tuple[int, ...]
     _order: tuple[int, ...]
+    tiles: int = field(init=False)
+    """How many tiles."""
+    slots: int = field(init=False)
+    """How many slots the compact tensor has."""
 
-    @property
-    def tiles(self) -> int:
-        """How many tiles."""
-        return prod(self.counts)
-
-    @property
-    def slots(self) -> int:
-        """How many slots the compact tensor has."""
-        return self.tiles * self.tile_slots
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tiles", prod(self.counts))
+        object.__setattr__(self, "slots", self.tiles * self.tile_slots)
 
     def by_tile(self, flat: torch.Tensor) -> torch.Tensor:
         """A flat compact tensor viewed with one leading dimension per axis, last first, then the tile's leaves."""

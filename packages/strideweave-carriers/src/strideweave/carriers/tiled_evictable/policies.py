@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from ... import forks
 from .plan import ResidencyPlan
 from .tile_set import Coordinate, TileSet
 
@@ -20,7 +21,7 @@ def _check_capacity(capacity: object, who: str) -> None:
         raise ValueError(f"{who}: capacity {capacity} is below 1 tile")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class LRU:
     """Keeps the ``capacity`` tiles that were required last; the others are evicted after the request.
 
@@ -36,6 +37,11 @@ class LRU:
 
     def __post_init__(self) -> None:
         _check_capacity(self.capacity, "LRU")
+        forks.renew(self)
+
+    def renew_in_child(self) -> None:
+        """A fresh lock in a forked child."""
+        self._lock = threading.Lock()
 
     def plan(self, required: TileSet, purpose: str) -> ResidencyPlan:
         """Promote what is required and will stay; evict what fell out."""
@@ -48,7 +54,7 @@ class LRU:
         return ResidencyPlan(promote=TileSet(t for t in required if t not in gone), evict=TileSet(dropped))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class LFU:
     """Keeps the ``capacity`` tiles that were required most often lately.
 
@@ -68,6 +74,11 @@ class LFU:
     def __post_init__(self) -> None:
         _check_capacity(self.capacity, "LFU")
         _check_capacity(self.period, "LFU period")
+        forks.renew(self)
+
+    def renew_in_child(self) -> None:
+        """A fresh lock in a forked child."""
+        self._lock = threading.Lock()
 
     def plan(self, required: TileSet, purpose: str) -> ResidencyPlan:
         """Promote what is required and popular enough to stay; evict what is no longer."""

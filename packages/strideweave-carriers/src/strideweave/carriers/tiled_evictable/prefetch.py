@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from ... import forks
 from .awaiting import AwaitProjection, AwaitResidency
 from .selection import TileSelection, as_tile_set
 from .tile_set import TileSet, of_codes
@@ -26,6 +27,11 @@ class Prefetcher:
         self.carrier = carrier
         self._handles: dict[AwaitResidency, frozenset[int]] = {}
         self._lock = threading.Lock()
+        forks.renew(self)
+
+    def renew_in_child(self) -> None:
+        """In a forked child: a fresh lock, and no promotions, which go on in the parent only."""
+        self._lock, self._handles = threading.Lock(), {}
 
     def promote(self, tiles: TileSet | TileSelection) -> AwaitResidency:
         """Begin to promote those of ``tiles`` that are neither on primary nor on their way there through this.

@@ -12,11 +12,12 @@ from ..base import Carrier
 from . import gradients
 from .awaiting import AwaitProjection
 from .core import Core
-from .gather import gather
+from .gather import gather, gather_standing
 from .packing import ORDERS, Order, Packing, packing
 from .projection import Projection, Queue
 from .request import Request
 from .requests import ask_policy, check_conflicts, check_readable, enter, refuse_within_policy, submit
+from .resident import Standing, pin_resident
 from .selection import TileSelection
 from .slots import Slot
 from .tensors import flat_bits
@@ -24,6 +25,9 @@ from .tile_reader import groups, read_tiles
 
 if TYPE_CHECKING:
     from .carrier import TiledEvictable
+
+KEPT = 256
+"""Forms of compact tensors that a carrier remembers."""
 
 
 def check_source(carrier: TiledEvictable, tensor: object, verb: str, role: str = "tensor") -> Tensor:
@@ -62,21 +66,30 @@ def project(
     codes = chosen.bind(core.geometry, "project")
     form = _packing(carrier, tensor, chosen, order)
     _check_destination(carrier, destination, form)
-    core.mover.check_capture(core, codes)
+    prepared = core.mover.prepare_for(core, codes)
     plan = None
     if carrier._policy is not None:
         # Without a policy this is checked once, when the tiles are pinned.
         check_conflicts(core, codes, "project")
         check_readable(core, codes, "project")
         plan = ask_policy(core, carrier._policy, codes, "projection")
-    return _begin(carrier, tensor, chosen, codes, form, destination, plan)
+    return _begin(carrier, tensor, chosen, codes, form, destination, plan, prepared)
 
 
 def _packing(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection, order: Order) -> Packing:
+    # By identity: the objects are frozen, hashing their trees takes as long as the gather, and the entry keeps them.
+    key = (id(tensor.layout), tensor.offset, id(selection), order)
+    kept = carrier._forms.get(key)
+    if kept is not None:
+        return kept[0]
     if order not in ORDERS:
         raise ValueError(f"project: order {order!r} is none of {', '.join(ORDERS)}")
     inside = carrier._footprint(tensor.layout, tensor.offset, "project")
-    return packing(inside, carrier._core.geometry, selection.compact_grid_shape, order)
+    form = packing(inside, carrier._core.geometry, selection.compact_grid_shape, order)
+    if len(carrier._forms) >= KEPT:
+        carrier._forms.clear()
+    carrier._forms[key] = form, tensor.layout, selection
+    return form
 
 
 def _check_destination_type(core: Core, destination: object) -> None:
@@ -116,21 +129,46 @@ def _begin(
     form: Packing,
     destination: Carrier | None,
     plan: Any,
+    prepared: Any,
 ) -> AwaitProjection:
     core = carrier._core
     request = Request(core, "project")
-    promote = enter(core, request, codes, plan, "project")
+    standing = pin_resident(core, request, codes, "project") if plan is None else None
+    promote = enter(core, request, codes, plan, "project") if standing is None else ()
     try:
         publication = _Publication(carrier, core, destination, form)
         attach(publication.tensor, _node(carrier, tensor, selection, form))
     except BaseException as error:
         request.withdraw(error)
         raise
-    work = Projection(core, request, codes, form, publication.target)
-    publication.queue = work.queue
     request.finish, request.abandon = publication.publish, lambda: publication.abandon(request)
+    if standing is not None:
+        return _gathered(core, request, standing, publication, form, prepared)
+    work = Projection(core, request, codes, form, publication.target, prepared)
+    publication.queue = work.queue
     submit(request, lambda: work.run(codes, promote))
     return AwaitProjection(request, work.queue, publication.publish)
+
+
+def _gathered(
+    core: Core, request: Request, standing: Standing, publication: _Publication, form: Packing, prepared: Any
+) -> AwaitProjection:
+    """The handle on one gather of tiles that are all on primary."""
+    target = publication.target
+    try:
+        event = core.mover.gather(
+            lambda: gather_standing(core, standing, target, form),
+            prepared,
+            request.end,
+            request.completion,
+            form.slots * core.dtype.itemsize,
+        )
+    except BaseException as error:
+        request.withdraw(error)
+        raise
+    queue = publication.queue = Queue([event] if event is not None else [])
+    queue.close(None)
+    return AwaitProjection(request, queue, publication.publish)
 
 
 def gather_pinned(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection) -> Tensor:

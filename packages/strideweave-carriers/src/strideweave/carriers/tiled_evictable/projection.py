@@ -31,8 +31,8 @@ class Queue:
 
     __slots__ = ("_closed", "_error", "_guard", "_waiter", "events")
 
-    def __init__(self) -> None:
-        self.events: list[Any] = []
+    def __init__(self, events: list[Any]) -> None:
+        self.events = events
         self._closed, self._error = False, None
         self._guard = threading.Lock()
         self._waiter: threading.Event | None = None
@@ -67,13 +67,14 @@ class Projection:
         codes: Sequence[int],
         packing: Packing,
         target: Carrier,
+        prepared: Any,
     ) -> None:
         self.core, self.request, self.packing = core, request, packing
         self.target = target
         self.position = {code: k for k, code in enumerate(codes)}
-        self.queue = Queue()
+        self.queue = Queue([])
         self._left = len(codes)
-        self.prepared = core.mover.prepare()
+        self.prepared = prepared
 
     def run(self, codes: Sequence[int], promote: Sequence[int]) -> None:
         """Submit everything; later pieces follow as tiles arrive."""

@@ -64,6 +64,10 @@ class Recorder:
         self.began = time.perf_counter()
         self._unread: set[int] = set()
 
+    def renew_in_child(self) -> None:
+        """A fresh lock in a forked child."""
+        self._lock = threading.Lock()
+
     def clock(self) -> float:
         """Seconds on the clock that events are stamped with."""
         return time.perf_counter()

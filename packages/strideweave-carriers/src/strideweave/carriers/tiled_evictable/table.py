@@ -74,6 +74,8 @@ class TileTable:
         self.count, self.initial, self.home = tiles, initial, home
         self._records: dict[int, TileRecord] = {}
         self._resident: dict[int, TileRecord] = {}
+        self.epoch = 0
+        """Advances whenever a tile comes onto primary or leaves it."""
 
     def __getitem__(self, code: int) -> TileRecord:
         record = self._records.get(code)
@@ -118,8 +120,18 @@ class TileTable:
         self._resident[record.code] = record
         record.stamp = next(_clock)
 
+    def touch_all(self, records: Iterable[TileRecord]) -> None:
+        """``touch`` each, as one use."""
+        stamp, resident = next(_clock), self._resident
+        for record in records:
+            code = record.code
+            resident.pop(code, None)
+            resident[code] = record
+            record.stamp = stamp
+
     def place(self, record: TileRecord, slot: Slot) -> None:
         """``record`` is on primary at ``slot`` now."""
+        self.epoch += 1
         record.primary = slot
         self.touch(record)
 
@@ -127,6 +139,7 @@ class TileTable:
         """``record`` is on primary no longer; the slot it had."""
         slot = record.primary
         assert slot is not None
+        self.epoch += 1
         record.primary = None
         self._resident.pop(record.code, None)
         return slot
