@@ -19,6 +19,44 @@ struct alignas(sizeof(T) * N <= 16 ? sizeof(T) * N : 16) Pack {
   T value[N];
 };
 
+/// A pack that the kernel reads once: it shall not push out what is read again.
+template <class P>
+CUTE_HOST_DEVICE P load_streaming(P const* from) {
+#if defined(__CUDA_ARCH__)
+#ifndef TF_HINT
+#define TF_HINT 1
+#endif
+  if constexpr (sizeof(P) == 16 && TF_HINT != 0) {
+    uint4 words;
+#if TF_HINT == 1
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+        : "l"(from));
+#elif TF_HINT == 2
+    asm("ld.global.nc.L1::evict_first.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+        : "l"(from));
+#else
+    words = __ldcs(reinterpret_cast<uint4 const*>(from));
+#endif
+    P out;
+    *reinterpret_cast<uint4*>(&out) = words;
+    return out;
+  }
+#endif
+  return *from;
+}
+template <class P>
+CUTE_HOST_DEVICE void store_streaming(P* to, P const& pack) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(P) == 16 && (TF_HINT == 3 || TF_HINT == 2)) {
+    __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<uint4 const*>(&pack));
+    return;
+  }
+#endif
+  *to = pack;
+}
+
 CUTE_HOST_DEVICE constexpr int largest_power_of_two_dividing(int n) { return n & -n; }
 
 /// Flat shapes and strides of a static layout as plain arrays.

@@ -4,6 +4,7 @@
 
 #include <tilefoundry/runtime/cuda/ops/matmul_mma.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_simt.cuh>
+#include <tilefoundry/runtime/cuda/ops/matmul_tma.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_wgmma.cuh>
 
 namespace tilefoundry {
@@ -25,8 +26,6 @@ struct stage_type {
       stdx::conditional_t<is_fp8<A> && is_16bit_float<B>, B, stdx::conditional_t<is_fp8<A> && is_fp8<B>, f16, void>>>;
 };
 
-__device__ constexpr bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
-
 /// Tier for element types A, B in a block of `Threads`.
 template <class A, class B, int Threads, class S = typename stage_type<A, B>::type>
 __device__ constexpr auto select_tier() {
@@ -40,9 +39,12 @@ __device__ constexpr auto select_tier() {
 #else
   constexpr bool has_mma = false;
 #endif
-  if constexpr (!stdx::is_void_v<S> && has_wgmma && (Threads == 128 || Threads == 256 || Threads == 512)) {
+  constexpr int workers = workers_of(Threads);
+  if constexpr (!stdx::is_void_v<S> && has_wgmma && Threads == 288 && stdx::is_same_v<A, S> && stdx::is_same_v<B, S>) {
+    return TmaTier<S, Threads>{};
+  } else if constexpr (!stdx::is_void_v<S> && has_wgmma && workers >= 128 && workers <= 512) {
     return WgmmaTier<S, Threads>{};
-  } else if constexpr (!stdx::is_void_v<S> && has_mma && is_power_of_two(Threads) && Threads >= 32 && Threads <= 512) {
+  } else if constexpr (!stdx::is_void_v<S> && has_mma && workers <= 512) {
     return MmaTier<S, Threads>{};
   } else {
     return SimtTier<A, B, Threads>{};
@@ -61,8 +63,9 @@ __device__ constexpr int static_threads() {
 
 }  // namespace matmul_impl
 
-/// Shared memory that `matmul` with operands of types A and B needs in a block of `Threads`, aligned to 1024 bytes;
-/// at most 48 KiB.
+/// Shared memory that `matmul` with operands of types A and B needs in a block of `Threads`, aligned to 1024 bytes.
+/// At most 48 KiB, which static shared memory holds, except for 16-bit operands in blocks of 288 threads on sm_90a:
+/// eight warps that multiply and one that fetches take more than 200 KiB of dynamic shared memory.
 template <class A, class B, int Threads>
 __device__ constexpr int matmul_workspace_bytes() {
   using Tier = decltype(matmul_impl::select_tier<matmul_impl::element_t<A>, matmul_impl::element_t<B>, Threads>());

@@ -12,7 +12,7 @@ namespace matmul_impl {
 /// S: the 16-bit type that both operands are staged in.
 template <class S, int Threads>
 struct MmaTier {
-  static constexpr int warps = Threads / 32;
+  static constexpr int workers = workers_of(Threads), warps = workers / 32;
   static constexpr int warp_rows = warps == 16 ? 4 : warps >= 2 ? 2 : 1, warp_columns = warps / warp_rows;
   static constexpr int wm = warps == 16 ? 32 : 64, wn = 32;
   static constexpr int bm = warp_rows * wm, bn = warp_columns * wn, bk = 32, stages = 2;
@@ -95,8 +95,9 @@ struct MmaTier {
         __syncthreads();
         load(step + 1);  // its slot was read before the barrier above
         S const* const tile = smem + step % stages * stage_elements;
-        multiply<ak, bkm>(tile, tile + tile_elements<bm>, wrow, wcolumn, lane, sum);
+        if (thread < workers) multiply<ak, bkm>(tile, tile + tile_elements<bm>, wrow, wcolumn, lane, sum);
       }
+      if (thread >= workers) return;
       auto const out = result_of(d, batch);
       CUTE_UNROLL
       for (int i = 0; i < wm / 16; ++i)

@@ -11,10 +11,10 @@ namespace matmul_impl {
 
 template <class TA, class TB, int Threads>
 struct SimtTier {
-  static_assert((Threads & (Threads - 1)) == 0 && Threads >= 32 && Threads <= 1024,
-                "ops::matmul: the block needs a power of two of threads, 32 to 1024");
+  static_assert(Threads >= 32 && Threads <= 1024, "ops::matmul: the block needs 32 to 1024 threads");
+  static constexpr int workers = workers_of(Threads);
   static constexpr int bm = 64, bn = 64, bk = 16;
-  static constexpr int columns = Threads >= 512 ? 32 : Threads >= 128 ? 16 : 8, rows = Threads / columns;
+  static constexpr int columns = workers >= 512 ? 32 : workers >= 128 ? 16 : 8, rows = workers / columns;
   static constexpr int tm = bm / rows, tn = bn / columns;
 
   using Sum = stdx::common_type_t<accumulate_t<TA>, accumulate_t<TB>>;
@@ -50,7 +50,7 @@ struct SimtTier {
         stage<bm>(oa, row0, k0, sa);
         stage<bn>(ob, column0, k0, sb);
         __syncthreads();
-        for (int k = 0; k < bk; ++k) {
+        for (int k = 0; k < bk && thread < workers; ++k) {
           Sum x[tm], y[tn];
           CUTE_UNROLL
           for (int i = 0; i < tm; ++i) x[i] = static_cast<Sum>(sa[k * (bm + 1) + ty + i * rows]);
@@ -68,6 +68,7 @@ struct SimtTier {
             }
         }
       }
+      if (thread >= workers) return;
       auto const out = result_of(d, batch);
       CUTE_UNROLL
       for (int i = 0; i < tm; ++i)

@@ -4,6 +4,7 @@
 
 #include <tilefoundry/runtime/cuda/local.cuh>
 #include <tilefoundry/runtime/cuda/ops/copy_async.cuh>
+#include <tilefoundry/runtime/cuda/ops/matmul_epilogue.cuh>
 #include <tilefoundry/runtime/cuda/vector.cuh>
 
 namespace tilefoundry {
@@ -11,6 +12,13 @@ namespace ops {
 namespace matmul_impl {
 
 namespace core = ::tilefoundry::detail;
+
+/// Threads of a block that multiply: the largest power of two within it. The others help to stage tiles.
+__device__ constexpr int workers_of(int threads) {
+  int n = 32;
+  while (n * 2 <= threads) n *= 2;
+  return n;
+}
 
 /// One operand seen as rows (m or n) by k; strides keep their static values.
 template <class T, class RowStride, class KStride>
@@ -124,18 +132,6 @@ __device__ void stage_tile(Op const& op, int row0, int k0, bool pieces, Address 
 }
 
 }  // namespace matmul_impl
-
-/// The plain epilogue of `matmul`: round the sum into the result.
-struct store_result {
-  template <class D, class Sum>
-  __device__ void operator()(D const& d, int row, int column, Sum sum) const {
-    using T = stdx::remove_cv_t<typename D::value_type>;
-    auto* const to = const_cast<T*>(::tilefoundry::detail::raw(d)) +
-                     static_cast<long long>(row) * cute::stride<0>(d.layout()) +
-                     static_cast<long long>(column) * cute::stride<1>(d.layout());
-    *to = convert<T>(sum);
-  }
-};
 
 }  // namespace ops
 }  // namespace tilefoundry

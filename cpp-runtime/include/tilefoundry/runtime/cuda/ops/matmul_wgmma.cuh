@@ -12,7 +12,7 @@ namespace matmul_impl {
 /// S: the 16-bit type that both operands are staged in.
 template <class S, int Threads>
 struct WgmmaTier {
-  static constexpr int groups = Threads / 128;
+  static constexpr int workers = workers_of(Threads), groups = workers / 128;
   static constexpr int bm = 64 * groups, bn = groups == 1 ? 128 : 64, bk = 64;
   static constexpr int stage_bytes = (bm + bn) * 128;
   static constexpr int stages = 2 * stage_bytes <= 48 * 1024 ? 2 : 1;
@@ -69,12 +69,13 @@ struct WgmmaTier {
         __syncthreads();
         if (stages > 1) load(step + 1);  // every group had finished with its slot before the barrier above
         char const* const tile = smem + step % stages * stage_bytes;
-        multiply<ak, bkm>(tile, tile + bm * 128, group, sum);
+        if (thread < workers) multiply<ak, bkm>(tile, tile + bm * 128, group, sum);
         if (stages == 1) {
           __syncthreads();
           load(step + 1);
         }
       }
+      if (thread >= workers) return;
       auto const out = result_of(d, batch);
       using Atom = atom::wgmma<S, bn>;
       CUTE_UNROLL

@@ -18,6 +18,8 @@ struct alignas(8) mbarrier {
   __device__ void init(unsigned arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
   }
+  /// End the barrier's life, so that its memory serves other purposes. One thread, when nobody waits any more.
+  __device__ void retire() { asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(address()) : "memory"); }
   /// One arrival; writes before it are visible to those who wait.
   __device__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
@@ -67,6 +69,9 @@ struct ring {
       slots.full[i].init(1);
       slots.empty[i].init(consumers);
     }
+  }
+  __device__ void retire() {
+    for (int i = 0; i < Stages; ++i) slots.full[i].retire(), slots.empty[i].retire();
   }
   /// Producer: wait until the slot is free, then announce `bytes`; returns the barrier to hand to the copies.
   __device__ mbarrier& acquire(unsigned position, unsigned bytes) {

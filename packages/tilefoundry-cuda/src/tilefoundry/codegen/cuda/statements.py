@@ -42,11 +42,13 @@ class Pack:
         name: the registers that hold it; its dtype is the buffer's.
         buffer: where it lies.
         index: offset of its first element, over ``first`` of the loop.
+        once: no other thread of the kernel accesses it.
     """
 
     name: Var
     buffer: Var
     index: Dim
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,14 @@ class Geometry:
         width: elements that move together.
         elements: elements that one thread takes of a row, a multiple of ``width``; None where only the call
             knows.
+        turns: rows that a thread takes part in, one after the other; their loads are under way together.
     """
 
     threads: int
     rows: int
     width: int
     elements: int | None
+    turns: int = 1
 
     @property
     def tile(self) -> int:

@@ -88,7 +88,9 @@ class PackScope(Scope):
             return
         registers = self.table.fresh(view)
         self.table.note(view, axes)
-        self.table.stores.append(Pack(registers, buffer_var(view), self._base(view, axes)))
+        self.table.stores.append(
+            Pack(registers, buffer_var(view), self._base(view, axes), self._once(view, axes))
+        )
         self.stmts.append(Store(registers, self._place(), value))
 
     def _packs(self, view: View, axes: AxisMap) -> bool:
@@ -106,8 +108,9 @@ class PackScope(Scope):
             return known
         registers = self.table.fresh(view)
         self.table.note(view, axes, extra)
-        self.table.loads.append(Pack(registers, buffer_var(view), self._base(view, axes) + extra))
-        if self.table.keeps:
+        base, once = self._base(view, axes) + extra, self._once(view, axes)
+        self.table.loads.append(Pack(registers, buffer_var(view), base, once))
+        if self.table.keeps and once:
             self.table.kept[key] = registers
         return registers
 
@@ -118,6 +121,11 @@ class PackScope(Scope):
                 at = self.table.first if axis == self.table.axis else self.coords[axis]
                 total = total + product((at, stride))
         return total
+
+    def _once(self, view: View, axes: AxisMap) -> bool:
+        """Whether the elements differ with every axis of the nest, so that each is accessed by one thread."""
+        moving = {a for a, s in zip(axes, view.strides, strict=True) if a is not None and s != 0}
+        return all(axis in moving or extent == 1 for axis, extent in enumerate(self.plan.nest.extents))
 
     def _place(self) -> Dim:
         return self.table.slot

@@ -60,7 +60,7 @@ def _reduced(
     items = product(loop.extent for loop in outer)
     last = inner[-1]
     geometry = reduced_geometry(last.extent, items, _width(plan, last.axis, last.extent))
-    block = Block(names, items, geometry.rows, geometry.threads)
+    block = Block(names, items, geometry.rows, geometry.threads, geometry.turns)
     row = Scope(plan, names, {}, faults=faults)
     row.stmts.extend(block.opening())
     coords, lets = coordinates(dim_of(block.item), outer, row)
@@ -68,7 +68,7 @@ def _reduced(
     row.stmts.extend(lets)
     passes = _Passes(plan, row, block, geometry, inner, (0, last.extent))
     passes.write()
-    return (block.scope([passes.wide(row.stmts)]),)
+    return (block.scope([passes.wide(block.each(row.stmts))]),)
 
 
 def _streaming(

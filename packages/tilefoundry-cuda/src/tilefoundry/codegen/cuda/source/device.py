@@ -64,7 +64,8 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
     params = ", ".join(_param(param, param.name in written) for param in function.params)
     bounds = f"__launch_bounds__({threads}) " if threads else ""
     with out.block(f'extern "C" __global__ void {bounds}{symbol_of(function.name)}({params}) {{'):
-        DeviceEmitter(out, narrow=_stores_narrow(function, written)).stmts(function.body)
+        narrow = _stores_narrow(function, written)
+        DeviceEmitter(out, narrow=narrow, written=written).stmts(function.body)
 
 
 def _stores_narrow(function: PrimFunction, written: set[str]) -> bool:

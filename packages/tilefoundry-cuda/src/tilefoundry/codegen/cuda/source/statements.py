@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name, expr_text
@@ -47,13 +47,15 @@ class DeviceEmitter(StatementEmitter):
     """Writes a kernel's statements. Not thread-safe; one per kernel.
 
     ``narrow`` says that every float that the kernel stores has at most 16 bits: then transcendental functions
-    take the chip's short forms, whose error is far below the last place of what is stored.
+    take the chip's short forms, whose error is far below the last place of what is stored. ``written`` names the
+    buffers that the kernel stores to: they are never read past the caches that see its writes.
     """
 
-    __slots__ = ("_registers", "narrow")
+    __slots__ = ("_registers", "narrow", "written")
 
-    def __init__(self, out: Writer, *, narrow: bool = False) -> None:
+    def __init__(self, out: Writer, *, narrow: bool = False, written: Collection[str] = ()) -> None:
         super().__init__(out, dict(_FIXED))
+        self.written = written
         self._registers: set[str] = set()
         self.narrow = narrow
 
@@ -149,22 +151,29 @@ class DeviceEmitter(StatementEmitter):
             self._pieces(stmt, stmt.elements)
 
     def _pieces(self, stmt: Packs, elements: int) -> None:
-        """All loads first, so that they are under way together; then the body pack by pack."""
+        """All loads from memory first, so that they are under way together; then the body pack by pack. What other
+        threads read too comes out of a cache and would only hold registers."""
         loop = f"for (int piece_ = 0; piece_ < {elements} / V_; ++piece_) {{"
-        for pack in stmt.loads:
+        first = [pack for pack in stmt.loads if pack.once]
+        for pack in first:
             self._register(pack, "[piece_].value")
             self.out.line(f"{self._pack_type(pack)} {_pack_name(pack)}[{elements} / V_];")
-        if stmt.loads:
+        if first:
             self.out.line("CUTE_UNROLL")
             with self.out.block(loop):
                 self._first(stmt)
                 with _Guarded(self, stmt):
-                    for pack in stmt.loads:
+                    for pack in first:
                         self._load(pack, "[piece_]")
         self.out.line("CUTE_UNROLL")
         with self.out.block(loop):
             self._first(stmt)
             with _Guarded(self, stmt):
+                for pack in stmt.loads:
+                    if pack not in first:
+                        self._register(pack, ".value")
+                        self.out.line(f"{self._pack_type(pack)} {_pack_name(pack)};")
+                        self._load(pack, "")
                 self._elements(stmt)
 
     def _turns(self, stmt: Packs) -> None:
@@ -215,9 +224,9 @@ class DeviceEmitter(StatementEmitter):
     def _write_packs(self, stmt: Packs) -> None:
         for pack in stmt.stores:
             kind = self._pack_type(pack)
-            self.out.line(
-                f"*reinterpret_cast<{kind}*>({self.name(pack.buffer)} + {self.dim(pack.index)}) = {_pack_name(pack)};"
-            )
+            place = f"reinterpret_cast<{kind}*>({self.name(pack.buffer)} + {self.dim(pack.index)})"
+            own = _pack_name(pack)
+            self.out.line(f"detail::store_streaming({place}, {own});" if pack.once else f"*{place} = {own};")
 
     def _register(self, pack: Pack, suffix: str) -> None:
         assert isinstance(self.names, dict)
@@ -228,8 +237,13 @@ class DeviceEmitter(StatementEmitter):
 
     def _load(self, pack: Pack, place: str) -> None:
         kind = self._pack_type(pack)
-        source = f"{self.name(pack.buffer)} + {self.dim(pack.index)}"
-        self.out.line(f"{_pack_name(pack)}{place} = *reinterpret_cast<{kind} const*>({source});")
+        source = f"reinterpret_cast<{kind} const*>({self.name(pack.buffer)} + {self.dim(pack.index)})"
+        value = (
+            f"detail::load_streaming({source})"
+            if pack.once and pack.buffer.name not in self.written
+            else f"*{source}"
+        )
+        self.out.line(f"{_pack_name(pack)}{place} = {value};")
 
     def _combine(self, stmt: Combine) -> None:
         """``ops::reduce`` of partial values over one axis of the block's threads."""

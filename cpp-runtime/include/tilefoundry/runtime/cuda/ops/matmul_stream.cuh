@@ -1,0 +1,111 @@
+/// \file matmul_stream.cuh
+/// The matmul tier for few rows: every weight is read once, in 16-byte pieces, at the rate of memory.
+#pragma once
+
+#include <tilefoundry/runtime/cuda/ops/matmul_epilogue.cuh>
+#include <tilefoundry/runtime/cuda/ops/matmul_tiles.cuh>
+
+namespace tilefoundry {
+namespace ops {
+namespace matmul_impl {
+
+/// A warp multiplies `Rows` rows of a by `Outputs` neighbouring columns of b; its lanes share k in pieces. Every lane has
+/// `Outputs * Unroll` pieces of b under way. Sums are joined over the lanes in a fixed order.
+template <class TA, class TB, int Threads, int Rows, int Outputs = 2, int Unroll = 4>
+struct StreamTier {
+  static constexpr int warps = Threads / 32, bytes = 16;
+  static constexpr int piece = 16 / int(sizeof(TB)), turn = 32 * piece * Unroll;
+  static constexpr int sums = Rows * Outputs;
+  static_assert(sums <= 32, "ops::matmul: a warp has as many lanes as sums to finish");
+
+  using Sum = stdx::common_type_t<accumulate_t<TA>, accumulate_t<TB>>;
+
+  template <int V, class OB>
+  static __device__ core::Pack<TB, V> weight(OB const& ob, int column, int k) {
+    return core::load_streaming(reinterpret_cast<core::Pack<TB, V> const*>(ob.at(column, k)));
+  }
+
+  /// Add what the calling lane's pieces contribute to the sums. V: elements of a piece that lie inside k together.
+  template <int V, class OA, class OB>
+  static __device__ void accumulate(OA const& oa, OB const& ob, int column0, Sum (&sum)[Rows][Outputs]) {
+    const int lane = static_cast<int>(program_id<TopologyScope::thread>()) % 32;
+    int columns[Outputs];
+    CUTE_UNROLL
+    for (int c = 0; c < Outputs; ++c) columns[c] = column0 + c < ob.rows ? column0 + c : ob.rows - 1;
+    int k = lane * V;
+    for (; k + (Unroll - 1) * 32 * V < ob.k; k += Unroll * 32 * V) step<V, Unroll>(oa, ob, columns, k, sum);
+    for (; k < ob.k; k += 32 * V) step<V, 1>(oa, ob, columns, k, sum);
+  }
+
+  template <int V, int Pieces, class OA, class OB>
+  static __device__ void step(OA const& oa, OB const& ob, int const (&columns)[Outputs], int k,
+                              Sum (&sum)[Rows][Outputs]) {
+    core::Pack<TB, V> w[Pieces][Outputs];
+    CUTE_UNROLL
+    for (int p = 0; p < Pieces; ++p)
+      CUTE_UNROLL
+      for (int c = 0; c < Outputs; ++c) w[p][c] = weight<V>(ob, columns[c], k + p * 32 * V);
+    CUTE_UNROLL
+    for (int p = 0; p < Pieces; ++p)
+      CUTE_UNROLL
+      for (int r = 0; r < Rows; ++r) {
+        const auto x = *reinterpret_cast<core::Pack<TA, V> const*>(oa.at(r, k + p * 32 * V));
+        CUTE_UNROLL
+        for (int c = 0; c < Outputs; ++c)
+          CUTE_UNROLL
+          for (int i = 0; i < V; ++i)
+            sum[r][c] += static_cast<Sum>(widen(x.value[i])) * static_cast<Sum>(widen(w[p][c].value[i]));
+      }
+  }
+
+  /// Whether pieces of a and b start at multiples of their size, and k ends with one.
+  template <class OA, class OB>
+  static __device__ bool in_pieces(OA const& oa, OB const& ob) {
+    constexpr int a_bytes = piece * int(sizeof(TA)) < 16 ? piece * int(sizeof(TA)) : 16;
+    return ob.allows_pieces() && core::is_aligned<a_bytes>(oa.data) &&
+           (Rows == 1 || static_cast<long long>(oa.row_stride) % piece == 0) && ob.k % piece == 0;
+  }
+
+  template <class A, class B, class D, class Epilogue>
+  static __device__ void run(A const& a, B const& b, D const& d, void*, Epilogue const& epilogue) {
+    constexpr int skip = D::rank - 2;
+    const int thread = program_id<TopologyScope::thread>(), lane = thread % 32;
+    const long long columns = cute::size<skip + 1>(d.layout());
+    const long long batches = skip == 1 ? static_cast<long long>(cute::size<0>(d.layout())) : 1;
+    const long long groups = (columns + Outputs - 1) / Outputs;
+    const long long step = static_cast<long long>(program_dim<core::level_in<TopologyScope::cta, D>>()) * warps;
+    for (long long item = static_cast<long long>(program_id<core::level_in<TopologyScope::cta, D>>()) * warps + thread / 32;
+         item < groups * batches; item += step) {
+      const int batch = static_cast<int>(item / groups), column0 = static_cast<int>(item % groups) * Outputs;
+      auto const oa = operand_of<0, 1>(a, batch);
+      auto const ob = operand_of<1, 0>(b, batch);
+      Sum sum[Rows][Outputs] = {};
+      if (in_pieces(oa, ob)) {
+        accumulate<piece>(oa, ob, column0, sum);
+      } else {
+        accumulate<1>(oa, ob, column0, sum);
+      }
+      finish(sum, result_of(d, batch), column0, static_cast<int>(columns), lane, epilogue);
+    }
+  }
+
+  /// Join the lanes' sums; lane i hands sum i over.
+  template <class Out, class Epilogue>
+  static __device__ void finish(Sum (&sum)[Rows][Outputs], Out const& out, int column0, int columns, int lane,
+                                Epilogue const& epilogue) {
+    Sum own = Sum(0);
+    CUTE_UNROLL
+    for (int i = 0; i < sums; ++i) {
+      Sum total = sum[i / Outputs][i % Outputs];
+      CUTE_UNROLL
+      for (int apart = 16; apart > 0; apart /= 2) total += __shfl_xor_sync(0xffffffffu, total, apart);
+      if (lane == i) own = total;
+    }
+    const int row = lane / Outputs, column = column0 + lane % Outputs;
+    if (lane < sums && column < columns) epilogue(out, row, column, own);
+  }
+};
+
+}  // namespace matmul_impl
+}  // namespace ops
+}  // namespace tilefoundry

@@ -1,0 +1,277 @@
+/// \file matmul_tma.cuh
+/// The fast matmul tier of sm_90a: one warp fetches tiles through the copy engine, two warpgroups multiply.
+#pragma once
+
+#include <tilefoundry/runtime/cuda/ops/matmul_epilogue.cuh>
+#include <tilefoundry/runtime/cuda/ops/matmul_wgmma.cuh>
+#include <tilefoundry/runtime/cuda/ops/tensor_map.cuh>
+#include <tilefoundry/runtime/cuda/ops/tma.cuh>
+
+namespace tilefoundry {
+namespace ops {
+namespace matmul_impl {
+
+/// Maps of the operands of all blocks in flight.
+template <class S>
+__device__ map_places<2> operand_maps;
+
+/// Geometry of the tier for tiles of 128 rows by `Columns`.
+template <int Columns>
+struct TmaTile {
+  static constexpr int bm = 128, bn = Columns, bk = 64;
+  static constexpr int stage_bytes = (bm + bn) * bk * 2;
+  static constexpr int stages = Columns == 256 ? 4 : 6;
+};
+
+/// S: the operands' 16-bit type. The block has `Threads` = 288 threads: warps 0-7 multiply, warp 8 fetches.
+template <class S, int Threads>
+struct TmaTier {
+  static_assert(Threads == 288, "ops::matmul: the copy-engine tier runs in blocks of 288 threads");
+  static constexpr int workers = 256, warps = 8, bm = 128, bk = 64;
+  static constexpr int stages_bytes = TmaTile<256>::stages * TmaTile<256>::stage_bytes;
+  static_assert(TmaTile<128>::stages * TmaTile<128>::stage_bytes <= stages_bytes, "the narrow tile needs no more");
+  /// Sums on their way to neighbouring threads: 16 rows by 64 per warp, rows apart by an odd number of pieces.
+  static constexpr int turn_pitch = 68, turn_bytes = 16 * turn_pitch * 4;
+  static constexpr int bytes = stages_bytes + warps * turn_bytes + 128;
+  static constexpr int group_rows = 16;
+
+  using Fallback = WgmmaTier<S, Threads>;
+  static_assert(Fallback::bytes <= bytes, "ops::matmul: the fallback's tiles fit");
+
+  /// Whether the copy engine can read the operand.
+  template <int Skip, class View, class Op>
+  static __device__ bool readable(View const& view, Op const& op) {
+    if constexpr (!stdx::is_same_v<typename Op::value_type, S> || !(Op::k_contiguous || Op::row_contiguous)) {
+      return false;
+    } else {
+      bool ok = op.allows_pieces() && op.rows > 0 && op.k > 0;
+      if constexpr (Skip == 1) {
+        if constexpr (cute::is_integral<stdx::remove_cvref_t<decltype(cute::shape<0>(view.layout()))>>::value) {
+          ok = ok && static_cast<long long>(cute::stride<0>(view.layout())) % 8 == 0;
+        } else {
+          ok = false;  // several batch modes
+        }
+      }
+      return ok;
+    }
+  }
+
+  template <int Skip, class View, class Op>
+  static __device__ tensor_map_spec spec_of(View const& view, Op const& op, int lines) {
+    tensor_map_spec spec{};
+    spec.base = op.data;
+    const long long step = static_cast<long long>(Op::k_contiguous ? static_cast<long long>(op.row_stride)
+                                                                   : static_cast<long long>(op.k_stride));
+    spec.extent[0] = Op::k_contiguous ? op.k : op.rows;
+    spec.extent[1] = Op::k_contiguous ? op.rows : op.k;
+    spec.extent[2] = 1;
+    spec.step_bytes[0] = step * 2;
+    spec.step_bytes[1] = 16;
+    if constexpr (Skip == 1) {
+      if constexpr (cute::is_integral<stdx::remove_cvref_t<decltype(cute::shape<0>(view.layout()))>>::value) {
+        const long long apart = static_cast<long long>(cute::stride<0>(view.layout()));
+        if (apart != 0) {  // a repeated operand is one matrix
+          spec.extent[2] = static_cast<int>(cute::size<0>(view.layout()));
+          spec.step_bytes[1] = apart * 2;
+        }
+      }
+    }
+    if (spec.step_bytes[0] == 0) spec.step_bytes[0] = 16;  // one line, or the same line again
+    spec.box_lines = Op::k_contiguous ? lines : bk;
+    spec.is_bf16 = stdx::is_same_v<S, bf16>;
+    return spec;
+  }
+
+  /// Fetch `Outer` rows by 64 k from (row0, k0).
+  template <bool KMajor, int Outer>
+  static __device__ void fetch(char* to, tensor_map const* map, mbarrier& arrived, int row0, int k0, int batch) {
+    if constexpr (KMajor) {
+      tma_load(to, map, arrived, k0, row0, batch);
+    } else {
+      CUTE_UNROLL
+      for (int c = 0; c < Outer / 64; ++c) tma_load(to + c * 8192, map, arrived, row0 + c * 64, k0, batch);
+    }
+  }
+
+  /// Call `body(batch, first_row, first_column)` on the tiles of the calling block. Tiles that run at the same time
+  /// lie in groups of rows, so that both operands' tiles are read from L2 several times.
+  template <int BN, class View, class Body>
+  static __device__ void for_each_grouped(View const& d, Body const& body) {
+    constexpr int skip = View::rank - 2;
+    const long long m = cute::size<skip>(d.layout()), n = cute::size<skip + 1>(d.layout());
+    const long long batches = skip == 1 ? static_cast<long long>(cute::size<0>(d.layout())) : 1;
+    const int rows = static_cast<int>((m + bm - 1) / bm), columns = static_cast<int>((n + BN - 1) / BN);
+    const long long in_matrix = static_cast<long long>(rows) * columns;
+    for (long long tile = program_id<core::level_in<TopologyScope::cta, View>>(); tile < in_matrix * batches;
+         tile += program_dim<core::level_in<TopologyScope::cta, View>>()) {
+      const int batch = static_cast<int>(tile / in_matrix);
+      const long long place = tile - batch * in_matrix;
+      const int group = static_cast<int>(place / (static_cast<long long>(group_rows) * columns));
+      const int first = group * group_rows, height = rows - first < group_rows ? rows - first : group_rows;
+      const int inside = static_cast<int>(place - static_cast<long long>(first) * columns);
+      body(batch, (first + inside % height) * bm, inside / height * BN);
+    }
+  }
+
+  template <int BN, bool AK, bool BK, class A, class B, class D>
+  static __device__ void produce(A const& a, B const& b, D const& d, char* smem, ring<TmaTile<BN>::stages> pipe) {
+    using Tile = TmaTile<BN>;
+    constexpr int skip = D::rank - 2;
+    auto const oa = operand_of<0, 1>(a, 0);
+    auto const ob = operand_of<1, 0>(b, 0);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    auto& places = operand_maps<S>;
+    int place = 0;
+    if (lane == 0) place = places.claim(static_cast<int>(blockIdx.x));
+    place = __shfl_sync(0xffffffffu, place, 0);
+    // Nothing has arrived yet: the first stage serves as scratch.
+    auto* const scratch = reinterpret_cast<tensor_map*>(smem + stages_bytes);
+    const tensor_map_spec sa = spec_of<skip>(a, oa, bm), sb = spec_of<skip>(b, ob, BN);
+    tensor_map* const maps = places.maps[place];
+    make_tensor_map(maps[0], scratch[0], sa);
+    make_tensor_map(maps[1], scratch[1], sb);
+    if (lane == 0) {
+      unsigned position = 0;
+      const int steps = (oa.k + bk - 1) / bk;
+      for_each_grouped<BN>(d, [&](int batch, int row0, int column0) {
+        const int za = sa.extent[2] > 1 ? batch : 0, zb = sb.extent[2] > 1 ? batch : 0;
+        for (int step = 0; step < steps; ++step, ++position) {
+          mbarrier& arrived = pipe.acquire(position, Tile::stage_bytes);
+          char* const to = smem + pipe.slot(position) * Tile::stage_bytes;
+          fetch<AK, bm>(to, &maps[0], arrived, row0, step * bk, za);
+          fetch<BK, BN>(to + bm * bk * 2, &maps[1], arrived, column0, step * bk, zb);
+        }
+      });
+      // Every slot handed back: no copy is under way any more.
+      for (unsigned left = 0; left < static_cast<unsigned>(Tile::stages); ++left, ++position)
+        pipe.slots.empty[pipe.slot(position)].wait(pipe.parity(position) ^ 1u);
+      places.release(place);
+    }
+  }
+
+  /// Hand the sums of a warpgroup's 64 rows to the epilogue, through shared memory so that neighbouring threads hold
+  /// neighbouring columns.
+  template <int BN, class Out, class Epilogue>
+  static __device__ void finish(float (&sum)[BN / 2], Out const& out, int row0, int column0, int rows, int columns,
+                                float* turn, Epilogue const& epilogue) {
+    using Atom = atom::wgmma<S, BN>;
+    constexpr int run = 8, across = 64;
+    const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32, warp_row = thread / 32 * 16;
+    CUTE_UNROLL
+    for (int chunk = 0; chunk < BN / across; ++chunk) {
+      __syncwarp();
+      CUTE_UNROLL
+      for (int s = 0; s < across / 2; s += 2) {
+        const int row = Atom::sum_row(thread, s) - warp_row, column = Atom::sum_column(thread, s);
+        *reinterpret_cast<float2*>(turn + row * turn_pitch + column) =
+            make_float2(sum[chunk * across / 2 + s], sum[chunk * across / 2 + s + 1]);
+      }
+      __syncwarp();
+      CUTE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int row = i * 4 + lane / 8, column = lane % 8 * run;
+        float own[run];
+        *reinterpret_cast<float4*>(own) = *reinterpret_cast<float4 const*>(turn + row * turn_pitch + column);
+        *reinterpret_cast<float4*>(own + 4) = *reinterpret_cast<float4 const*>(turn + row * turn_pitch + column + 4);
+        const int at = row0 + warp_row + row, first = column0 + chunk * across + column;
+        if (at < rows) finish_run<run>(epilogue, out, at, first, columns, own);
+      }
+    }
+  }
+
+  template <int BN, bool AK, bool BK, class A, class B, class D, class Epilogue>
+  static __device__ void consume(A const& a, B const& b, D const& d, char* smem, ring<TmaTile<BN>::stages> pipe,
+                                 Epilogue const& epilogue) {
+    using Tile = TmaTile<BN>;
+    using Atom = atom::wgmma<S, BN, AK ? atom::Major::k : atom::Major::outer, BK ? atom::Major::k : atom::Major::outer>;
+    auto const oa = operand_of<0, 1>(a, 0);
+    auto const ob = operand_of<1, 0>(b, 0);
+    const int thread = static_cast<int>(threadIdx.x), group = thread / 128, warp = thread / 32;
+    const bool speaks = thread % 32 == 0;
+    float* const turn = reinterpret_cast<float*>(smem + stages_bytes + warp * turn_bytes);
+    const int steps = (oa.k + bk - 1) / bk;
+    unsigned position = 0;
+    for_each_grouped<BN>(d, [&](int batch, int row0, int column0) {
+      float sum[BN / 2] = {};
+      for (int step = 0; step < steps; ++step, ++position) {
+        pipe.wait(position);
+        char const* const tile = smem + pipe.slot(position) * Tile::stage_bytes;
+        const uint64_t da = atom::descriptor(tile + group * 8192, 8192), db = atom::descriptor(tile + bm * bk * 2, 8192);
+        atom::wgmma_fence();
+        CUTE_UNROLL
+        for (int k = 0; k < bk / 16; ++k)
+          Atom::fma(sum, atom::advance(da, k * Atom::a_step), atom::advance(db, k * Atom::b_step));
+        atom::wgmma_commit();
+        // The products of the step before are done once one batch at most is under way.
+        atom::wgmma_wait<1>();
+        if (step > 0 && speaks) pipe.release(position - 1);
+      }
+      atom::wgmma_wait<0>();
+      atom::wgmma_fence_sums(sum);
+      if (steps > 0 && speaks) pipe.release(position - 1);
+      finish<BN>(sum, result_of(d, batch), row0 + group * 64, column0, oa.rows, ob.rows, turn, epilogue);
+    });
+  }
+
+  template <int BN, class A, class B, class D, class Epilogue>
+  static __device__ void pipelined(A const& a, B const& b, D const& d, char* smem, Epilogue const& epilogue) {
+    using OA = decltype(operand_of<0, 1>(a, 0));
+    using OB = decltype(operand_of<1, 0>(b, 0));
+    using Ring = ring<TmaTile<BN>::stages>;
+    Ring pipe{*reinterpret_cast<typename Ring::storage*>(smem + stages_bytes + warps * turn_bytes)};
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread == 0) {
+      pipe.init(warps);
+      barrier_init_fence();
+    }
+    __syncthreads();
+    if (thread < workers) {
+      consume<BN, OA::k_contiguous, OB::k_contiguous>(a, b, d, smem, pipe, epilogue);
+    } else {
+      produce<BN, OA::k_contiguous, OB::k_contiguous>(a, b, d, smem, pipe);
+    }
+    __syncthreads();
+    if (thread == 0) pipe.retire();
+    __syncthreads();
+  }
+
+  template <class A, class B, class D, class Epilogue>
+  static __device__ void run(A const& a, B const& b, D const& d, void* workspace, Epilogue const& epilogue) {
+    constexpr int skip = D::rank - 2;
+    auto const oa = operand_of<0, 1>(a, 0);
+    auto const ob = operand_of<1, 0>(b, 0);
+    using OA = stdx::remove_cvref_t<decltype(oa)>;
+    using OB = stdx::remove_cvref_t<decltype(ob)>;
+    constexpr bool may = (OA::k_contiguous || OA::row_contiguous) && (OB::k_contiguous || OB::row_contiguous) &&
+                         stdx::is_same_v<typename OA::value_type, S> && stdx::is_same_v<typename OB::value_type, S>;
+    if constexpr (may) {
+      if (readable<skip>(a, oa) && readable<skip>(b, ob)) {
+        pipelined<columns_for<D>()>(a, b, d, static_cast<char*>(workspace), epilogue);
+        return;
+      }
+    }
+    Fallback::run(a, b, d, workspace, epilogue);
+  }
+
+  /// Columns of a tile: wide ones feed the tensor cores better, narrow ones keep all multiprocessors at work where
+  /// the result is small and its extents are static.
+  template <class D>
+  static __device__ constexpr int columns_for() {
+    constexpr int skip = D::rank - 2;
+    using M = decltype(cute::size<skip>(stdx::declval<typename D::layout_type>()));
+    using N = decltype(cute::size<skip + 1>(stdx::declval<typename D::layout_type>()));
+    if constexpr (cute::is_static<M>::value && cute::is_static<N>::value) {
+      constexpr long long processors = 132, rows = (M::value + bm - 1) / bm;
+      constexpr long long wide = rows * ((N::value + 255) / 256), narrow = rows * ((N::value + 127) / 128);
+      constexpr long long wide_time = (wide + processors - 1) / processors * 200;
+      constexpr long long narrow_time = (narrow + processors - 1) / processors * 108;
+      return wide_time <= narrow_time ? 256 : 128;
+    } else {
+      return 256;
+    }
+  }
+};
+
+}  // namespace matmul_impl
+}  // namespace ops
+}  // namespace tilefoundry
