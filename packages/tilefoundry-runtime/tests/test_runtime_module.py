@@ -108,7 +108,7 @@ def test_call_delegates_to_forward():
 def test_children_are_attributes_and_must_be_instances():
     child = Recorder("a")
     assert RuntimeModule("r", modules=(child,)).a is child
-    with pytest.raises(AttributeError, match="children: a"):
+    with pytest.raises(AttributeError, match="no attribute 'b'"):
         _ = RuntimeModule("r", modules=(child,)).b
     with pytest.raises(TypeError, match="RuntimeModule instance"):
         RuntimeModule("r", modules=(Recorder,))

@@ -1,11 +1,13 @@
 /// \file abi.h
 /// What a loader sets in a CPU library after opening it: the BLAS table and the thread count.
 ///
-/// The library itself names no BLAS and no thread runtime policy. Two C symbols are exported by every
+/// The library itself names no BLAS and no thread runtime policy. Three C symbols are exported by every
 /// library that includes the CPU surface:
 ///   void tilefoundry_set_blas(const tilefoundry_blas_table* table);   // null removes it
 ///   void tilefoundry_set_num_threads(int threads);                    // <= 0: the OpenMP default
-/// Both may be called at any time from any thread; a call in flight keeps what it has read.
+///   void tilefoundry_set_thread_source(int (*source)());              // asked by each parallel region instead;
+///                                                                     // null goes back to the number set
+/// All may be called at any time from any thread; a call in flight keeps what it has read.
 #pragma once
 
 #include <atomic>
@@ -36,6 +38,7 @@ namespace detail {
 __attribute__((visibility("hidden"))) inline std::atomic<tilefoundry_sgemm_fn> blas_sgemm{nullptr};
 __attribute__((visibility("hidden"))) inline std::atomic<tilefoundry_dgemm_fn> blas_dgemm{nullptr};
 __attribute__((visibility("hidden"))) inline std::atomic<int> thread_limit{0};
+__attribute__((visibility("hidden"))) inline std::atomic<int (*)()> thread_source{nullptr};
 
 }  // namespace detail
 }  // namespace tilefoundry
@@ -50,5 +53,9 @@ __attribute__((weak, used, visibility("default"))) void tilefoundry_set_blas(con
 
 __attribute__((weak, used, visibility("default"))) void tilefoundry_set_num_threads(int threads) {
   tilefoundry::detail::thread_limit.store(threads > 0 ? threads : 0);
+}
+
+__attribute__((weak, used, visibility("default"))) void tilefoundry_set_thread_source(int (*source)()) {
+  tilefoundry::detail::thread_source.store(source);
 }
 }

@@ -27,9 +27,11 @@ namespace tilefoundry {
 
 using index_t = std::int64_t;
 
-/// Upper bound on the threads of one parallel region: what the loader set, else the OpenMP default.
+/// Upper bound on the threads of one parallel region: what the loader's source says to the calling thread, else
+/// the number that the loader set, else the OpenMP default.
 inline int num_threads() {
-  const int limit = detail::thread_limit.load(std::memory_order_relaxed);
+  int (*const source)() = detail::thread_source.load(std::memory_order_relaxed);
+  const int limit = source != nullptr ? source() : detail::thread_limit.load(std::memory_order_relaxed);
 #ifdef _OPENMP
   return limit > 0 ? limit : omp_get_max_threads();
 #else

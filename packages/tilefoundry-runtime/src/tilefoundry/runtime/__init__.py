@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilefoundry.runtime.abi import EntryABI, ParamABI, entry_abi_of, param_abi_of
-    from tilefoundry.runtime.compiled import BoundModule, CompiledModule
+    from tilefoundry.runtime.bound import BoundModule
+    from tilefoundry.runtime.compiled import CompiledModule
     from tilefoundry.runtime.compiled_functions import compiled_twin
     from tilefoundry.runtime.decorator import runtime_func, runtime_module
     from tilefoundry.runtime.function import RuntimeFunction
     from tilefoundry.runtime.graph import graphed
+    from tilefoundry.runtime.kernel_record import KernelRecord
     from tilefoundry.runtime.measure import check
     from tilefoundry.runtime.module import RuntimeModule
     from tilefoundry.runtime.predicates import (
@@ -47,6 +49,7 @@ __all__ = [
     "runtime_func",
     "CompiledModule",
     "BoundModule",
+    "KernelRecord",
     "load_compiled",
     "compiled_twin",
     "graphed",
@@ -78,10 +81,12 @@ __all__ = [
 
 _HOMES = {
     "abi": ("EntryABI", "ParamABI", "entry_abi_of", "param_abi_of"),
-    "compiled": ("BoundModule", "CompiledModule"),
+    "bound": ("BoundModule",),
+    "compiled": ("CompiledModule",),
     "decorator": ("runtime_func", "runtime_module"),
     "function": ("RuntimeFunction",),
     "graph": ("graphed",),
+    "kernel_record": ("KernelRecord",),
     "measure": ("check",),
     "module": ("RuntimeModule",),
     "predicates": (

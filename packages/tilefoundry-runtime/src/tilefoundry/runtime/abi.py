@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tilefoundry.ir.core.expr import Var
@@ -44,7 +45,8 @@ class EntryABI:
             window replaced; a caller may pass the identical tensor as both.
 
     Raises:
-        ValueError: counts or indices that do not fit the parameters, or repeated parameter names.
+        ValueError: counts or indices that do not fit the parameters, repeated parameter names, or an inplace
+            pair of two types, of a weight, or of an output that another pair has.
     """
 
     name: str
@@ -71,12 +73,22 @@ class EntryABI:
             raise ValueError(
                 f"{self.name}: constants {self.constants} are no inputs; there are {self.input_count}"
             )
-        for output, source in self.inplace:
-            if not (0 <= output < self.output_count and 0 <= source < self.input_count):
-                raise ValueError(
-                    f"{self.name}: inplace {(output, source)} is no (output, input) pair; "
-                    f"there are {self.output_count} outputs and {self.input_count} inputs"
-                )
+        for pair in self.inplace:
+            self._check_inplace(*pair)
+        if len({output for output, _ in self.inplace}) != len(self.inplace):
+            raise ValueError(f"{self.name}: inplace {self.inplace} names an output twice")
+
+    def _check_inplace(self, output: int, source: int) -> None:
+        if not (0 <= output < self.output_count and 0 <= source < self.input_count):
+            raise ValueError(
+                f"{self.name}: inplace {(output, source)} is no (output, input) pair; "
+                f"there are {self.output_count} outputs and {self.input_count} inputs"
+            )
+        given, made = self.input_params[source], self.output_params[output]
+        if not made.type.same_value_type(given.type):
+            raise ValueError(f"{self.name}: inplace pairs {made} with {given}, which is of another type")
+        if any(index == source for index, _ in self.constants):
+            raise ValueError(f"{self.name}: inplace pairs {made.name} with the weight {given.name}")
 
     @property
     def input_count(self) -> int:
@@ -98,6 +110,11 @@ class EntryABI:
         """The inputs that are no weights, in order."""
         weights = {index for index, _ in self.constants}
         return tuple(p for i, p in enumerate(self.input_params) if i not in weights)
+
+    def without_inputs(self, left_out: Collection[int]) -> EntryABI:
+        """The ABI of a call that takes only the other inputs; it has no constants and no inplace pairs."""
+        kept = tuple(p for i, p in enumerate(self.input_params) if i not in left_out)
+        return EntryABI(self.name, (*kept, *self.output_params), self.output_count)
 
 
 def param_abi_of(var: Var) -> ParamABI:

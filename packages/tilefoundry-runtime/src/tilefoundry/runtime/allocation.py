@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilefoundry.evaluator import torch_dtype
 from tilefoundry.ir.types import Dim, DimExpr, DimVar, TensorType, dim_vars, evaluate_dim
+from tilefoundry.ir.types.shard import Layout
 from tilefoundry.runtime.abi import EntryABI
 
 # torch is imported where it is first needed: importing the runtime must not load it.
@@ -16,42 +18,64 @@ __all__ = ["Allocator", "explain_mismatch"]
 Extent = Callable[[Sequence[Any]], int]
 
 
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """How one output is made.
+
+    Attributes:
+        make: from the inputs.
+        like: index of an input that ``torch.empty_like`` of makes the same; None where there is none.
+    """
+
+    make: Callable[[Sequence[Any]], Any]
+    like: int | None = None
+
+
 class Allocator:
     """Allocates an entry's outputs through torch, on the device of the first input.
 
     Args:
         type: the ABI; its output parameters give dtypes and shapes, dynamic extents are read off the inputs.
 
+    Immutable, so safe for threads.
+
     Raises:
         TypeError: when called, where there is no input or an extent cannot be told from the inputs.
     """
 
     def __init__(self, type: EntryABI) -> None:
-        import torch
-
         self._type = type
         sources = _extent_sources(type)
-        self._makers = [_maker(type, p.type, sources, torch) for p in type.output_params]
-        self._unknown = _unknown_vars(type, sources)
+        self.makers = tuple(_maker(type, p.type, sources) for p in type.output_params)
+        self._refusal = _refusal(type, sources)
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Fresh outputs that require no gradient, in order."""
-        if not inputs or self._unknown:
-            raise TypeError(self._refusal())
+        if self._refusal is not None:
+            raise TypeError(self._refusal)
         try:
-            return [make(inputs) for make in self._makers]
+            return [maker.make(inputs) for maker in self.makers]
         except (IndexError, RuntimeError):
             explain_mismatch(self._type, inputs)
             raise
 
-    def _refusal(self) -> str:
-        names = ", ".join(p.name for p in self._type.output_params)
-        why = (
-            f"no input gives {', '.join(self._unknown)}"
-            if self._unknown
-            else "it has no tensor input to follow"
-        )
-        return f"{self._type.name} cannot allocate its outputs: {why}; pass {names} as well"
+    def refusal(self) -> str | None:
+        """Why no call can allocate, and what to pass instead; None where calls can."""
+        return self._refusal
+
+
+def _refusal(type: EntryABI, sources: Mapping[str, Extent]) -> str | None:
+    odd = next((p for p in type.output_params if not _allocatable(p.type)), None)
+    if not type.input_params:
+        why = "it has no tensor input to follow"
+    elif unknown := _unknown_vars(type, sources):
+        why = f"no input gives {', '.join(unknown)}"
+    elif odd is not None:
+        why = f"{odd.name} has the layout {odd.type.layout}, which torch cannot allocate"
+    else:
+        return None
+    names = ", ".join(p.name for p in type.output_params)
+    return f"{type.name} cannot allocate its outputs: {why}; pass {names} as well"
 
 
 def explain_mismatch(type: EntryABI, inputs: Sequence[Any]) -> None:
@@ -119,25 +143,33 @@ def _add_solved(sources: dict[str, Extent], dim: DimExpr, index: int, axis: int)
         sources.setdefault(monomial[0].name, lambda inputs: (inputs[index].shape[axis] - offset) // factor)
 
 
-def _maker(
-    type: EntryABI, output: TensorType, sources: Mapping[str, Extent], torch: Any
-) -> Callable[[Sequence[Any]], Any]:
+def _maker(type: EntryABI, output: TensorType, sources: Mapping[str, Extent]) -> Maker:
     """How to make one output; the forms with fewer arguments take torch less time to parse."""
+    import torch
+
     for index, param in enumerate(type.input_params):
-        if param.type.same_value_type(output):
-            like = torch.empty_like
-            return lambda inputs: like(inputs[index])
-    read, empty, dtype = _shape_reader(output, sources), torch.empty, torch_dtype(output.dtype)
-    return lambda inputs: empty(read(inputs), dtype=dtype, device=inputs[0].device)
+        if param.type.same_value_type(output) and param.type.layout is output.layout is None:
+            return Maker(lambda inputs, index=index: torch.empty_like(inputs[index]), index)
+    empty, dtype = torch.empty, torch_dtype(output.dtype)
+    read = _shape_reader(output.shape, sources)
+    if output.layout is None or not _allocatable(output):
+        return Maker(lambda inputs: empty(read(inputs), dtype=dtype, device=inputs[0].device))
+    strided, steps = torch.empty_strided, _shape_reader(output.layout.settled, sources)
+    return Maker(lambda inputs: strided(read(inputs), steps(inputs), dtype=dtype, device=inputs[0].device))
+
+
+def _allocatable(type: TensorType) -> bool:
+    """Whether the type's layout is plain strides over its own shape."""
+    layout = type.layout
+    return layout is None or (isinstance(layout, Layout) and layout.shape == type.shape)
 
 
 def _shape_reader(
-    type: TensorType, sources: Mapping[str, Extent]
+    dims: tuple[Dim, ...], sources: Mapping[str, Extent]
 ) -> Callable[[Sequence[Any]], tuple[int, ...]]:
-    if type.is_static:
-        shape = type.concrete_shape({})
-        return lambda inputs: shape
-    readers = tuple(_dim_reader(dim, sources) for dim in type.shape)
+    if all(isinstance(dim, int) for dim in dims):
+        return lambda inputs: dims  # type: ignore[return-value]  # integers all
+    readers = tuple(_dim_reader(dim, sources) for dim in dims)
     return lambda inputs: tuple([read(inputs) for read in readers])
 
 

@@ -36,6 +36,9 @@ class RuntimeModule:
         for child in self.modules:
             if not isinstance(child, RuntimeModule):
                 raise TypeError(f"{name}: a child is a RuntimeModule instance, got {child!r}")
+            # No __getattr__ that looks children up: it would slow down every other attribute.
+            if not hasattr(self, child.name):
+                setattr(self, child.name, child)
 
     def forward(self, *args: Any) -> Any:
         """The step; a subclass writes it."""
@@ -51,14 +54,6 @@ class RuntimeModule:
         """Let every child load from its part of ``resource``; a subclass with own weights extends this."""
         for child in self.modules:
             child.load(resource.subtree(child.name))
-
-    def __getattr__(self, name: str) -> Any:
-        # Reached only for names that are no attribute; before __init__ has run there are no children either.
-        for child in self.__dict__.get("modules", ()):
-            if child.name == name:
-                return child
-        children = ", ".join(child.name for child in self.__dict__.get("modules", ())) or "none"
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}; children: {children}")
 
     def __repr__(self) -> str:
         children = ", ".join(child.name for child in self.modules) or "none"

@@ -99,6 +99,7 @@ def build_twin(twin: Twin, ir: Module | None) -> None:
     children = tuple(classes[child.name](ir=child) for child in node.modules)  # type: ignore[call-arg]  # child classes take ir=
     RuntimeModule.__init__(twin, node.name, node.entry, children)
     twin.module = node
+    # The class holds the children's classes under the same names.
     twin.__dict__.update({child.name: child for child in children})
     twin.__dict__.update(_twin_weights=None, _twin_plans={})
 

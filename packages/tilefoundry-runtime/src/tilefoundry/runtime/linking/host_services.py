@@ -1,6 +1,6 @@
 """What a CPU library asks of its process: a BLAS, and as many threads as torch uses.
 
-A library names neither; it exports two C functions that take them (see the C++ runtime's ``cpu/abi.h``).
+A library names neither; it exports C functions that take them (see the C++ runtime's ``cpu/abi.h``).
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ __all__ = ["serve_host"]
 
 _SET_BLAS = "tilefoundry_set_blas"
 _SET_THREADS = "tilefoundry_set_num_threads"
-
+_SET_SOURCE = "tilefoundry_set_thread_source"
+_TORCH_THREADS = "_ZN2at15get_num_threadsEv"  # int at::get_num_threads()
 
 _lock = threading.Lock()
 _forked: list[int] = []
+_served: list[ctypes.CDLL] = []
 
 
 def _work_alone() -> None:
@@ -29,6 +31,8 @@ def _work_alone() -> None:
     global _lock
     _lock = threading.Lock()
     _forked.append(os.getpid())
+    for library in _served:
+        _use_one_thread(library)
 
 
 os.register_at_fork(after_in_child=_work_alone)
@@ -41,15 +45,32 @@ class _BlasTable(ctypes.Structure):
 def serve_host(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` of the open library at ``path``, with its thread count following torch's.
 
-    A library that asks for nothing gives ``function`` itself. The thread count belongs to the library as a
-    whole: threads that use different counts of torch must not call it at once. A forked child runs on one
-    thread; ``spawn`` gives a process that uses all.
+    A library that asks for nothing gives ``function`` itself, and so does one that asks torch on its own, as
+    each parallel region begins and for the calling thread. One that only takes a number is told before each
+    call; threads that use different counts of torch must not call such a library at once. A forked child
+    runs on one thread; ``spawn`` gives a process that uses all.
     """
     library = ctypes.CDLL(path)
     if hasattr(library, _SET_BLAS):
         library.tilefoundry_set_blas(ctypes.byref(_blas_table()))
     if not hasattr(library, _SET_THREADS):
         return function
+    source = _torch_threads() if hasattr(library, _SET_SOURCE) else None
+    if source is None:
+        return _told_before_each_call(library, function)
+    library.tilefoundry_set_thread_source(source)
+    _served.append(library)
+    if _forked:
+        _use_one_thread(library)
+    return function
+
+
+def _use_one_thread(library: ctypes.CDLL) -> None:
+    library.tilefoundry_set_num_threads(1)
+    library.tilefoundry_set_thread_source(None)
+
+
+def _told_before_each_call(library: ctypes.CDLL, function: Callable[..., Any]) -> Callable[..., Any]:
     import torch
 
     get_threads = torch.get_num_threads
@@ -65,6 +86,18 @@ def serve_host(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args)
 
     return call
+
+
+@cache
+def _torch_threads() -> Any | None:
+    """torch's own function that gives the calling thread's count; None where this torch hides it."""
+    import torch
+
+    path = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
+    try:
+        return getattr(ctypes.CDLL(path), _TORCH_THREADS)
+    except (OSError, AttributeError):
+        return None
 
 
 @cache
