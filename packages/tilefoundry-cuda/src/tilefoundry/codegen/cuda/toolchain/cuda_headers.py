@@ -102,11 +102,13 @@ def _missing(folders: tuple[Path, ...]) -> list[str]:
 
 
 def _version(folders: tuple[Path, ...]) -> tuple[int, int]:
+    """From the one line of ``cuda.h`` that tells it; the rest of that large file is not read."""
     for folder in folders:
         file = folder / "cuda.h"
         if file.is_file():
-            match = re.search(r"#define\s+CUDA_VERSION\s+(\d+)", file.read_text(errors="replace"))
-            if match:
-                number = int(match[1])
-                return number // 1000, number % 1000 // 10
+            with open(file, "rb") as lines:
+                for line in lines:
+                    if match := re.match(rb"\s*#define\s+CUDA_VERSION\s+(\d+)", line):
+                        number = int(match[1])
+                        return number // 1000, number % 1000 // 10
     return 0, 0
