@@ -1,4 +1,4 @@
-"""Random programs over one set of ops: broadcasts, reductions, views, products, gathers, several outputs.
+"""Random programs over one set of ops: broadcasts, reductions, views, products, gathers, calls, several outputs.
 
 Values stay bounded, and nothing in them jumps (no rounding, no comparison of computed values), so that two right
 computations differ by rounding alone.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from tilefoundry.ir.core.expr import Var
+from tilefoundry.ir.core.expr import Bind, FunctionCall, Var
 from tilefoundry.ir.errors import TypeRuleError
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.types import DimVar, evaluate_dim
@@ -134,6 +134,19 @@ def _repeat(b: _Builder) -> Var:
     return b.program("repeat_interleave", value, repeats=2, axis=b.choose.randrange(len(shape(value))))
 
 
+def _call(b: _Builder) -> Var:
+    """A function of its own, called twice."""
+    value = b.pick()
+    inner = Program(f"helper{len(b.program.stmts)}")
+    x = inner.param("x", shape(value))
+    helper = inner.done(inner("tanh", inner("add", inner(b.choose.choice(BOUNDED), x), x)))
+    for _ in range(2):
+        call = FunctionCall(helper.result, helper, (helper.name,), (value,))
+        value = Var(helper.result, f"v{len(b.program.stmts)}")
+        b.program.stmts.append(Bind(value, call))
+    return value
+
+
 STEPS: tuple[tuple[Callable[[_Builder], Var], int], ...] = (
     (_unary, 4),
     (_binary, 6),
@@ -147,6 +160,7 @@ STEPS: tuple[tuple[Callable[[_Builder], Var], int], ...] = (
     (_gather, 1),
     (_where, 1),
     (_repeat, 1),
+    (_call, 1),
 )
 
 _LARGEST = 4000
@@ -157,7 +171,7 @@ def random_program(seed: int, steps: int) -> tuple[Function, list[torch.Tensor]]
     choose = random.Random(seed)
     dims = [DimVar("A", 1, 64), DimVar("B", 1, 64), 1, 4, 6]
     env = {"A": choose.choice((1, 2, 3, 7)), "B": choose.choice((1, 5, 8, 17))}
-    b = _Builder(choose)
+    b = _Builder(choose, Program(f"seed{seed}"))
     for name in "xyz":
         rank = choose.randint(1, 3)
         b.values.append(b.program.param(name, tuple(choose.choice(dims) for _ in range(rank))))

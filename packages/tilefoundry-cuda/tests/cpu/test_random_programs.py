@@ -4,42 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from .harness import compare
-from .random_programs import random_program
+from . import shrinking
+from .harness import RUNNER
+from .shrinking import compare_seeds
 
-STEPS = 14
 PER_LIBRARY = 25
 LIBRARIES = 12
 
 
-def fails(seed: int, steps: int) -> str | None:
-    try:
-        compare([random_program(seed, steps)], length=4096, floor=0.05)
-    except AssertionError as error:
-        return str(error)
-    return None
-
-
-def smallest(seed: int) -> str:
-    """The shortest failing prefix of the program, as text."""
-    for steps in range(1, STEPS + 1):
-        message = fails(seed, steps)
-        if message is not None:
-            function, _ = random_program(seed, steps)
-            body = "\n".join(
-                f"  {s.target.name} = {s.value.op.name}({[str(a) for a in s.value.args]}, {s.value.attrs})"
-                for s in function.stmts()
-            )
-            return f"seed {seed}, {steps} steps: {message}\n{function}\n{body}"
-    return f"seed {seed} fails only together with other programs"
-
-
 @pytest.mark.parametrize("batch", range(LIBRARIES))
 def test_random_programs_equal_the_evaluator(batch):
-    seeds = range(batch * PER_LIBRARY, (batch + 1) * PER_LIBRARY)
+    compare_seeds(range(batch * PER_LIBRARY, (batch + 1) * PER_LIBRARY))
+
+
+def test_a_failure_is_reported_on_a_small_program(monkeypatch):
+    # Oracle: a runner that spoils every result of programs with a reduction; the report ends with one.
+    def spoiled(module, tensors, options):
+        outputs = RUNNER[0](module, tensors, options)
+        text = str(
+            [getattr(s.value, "op", None) and s.value.op.name for f in module.functions for s in f.stmts()]
+        )
+        return [output + 1 for output in outputs] if "'reduce'" in text else outputs
+
+    monkeypatch.setattr(shrinking, "STEPS", 8)
+    RUNNER.append(spoiled)
     try:
-        compare([random_program(seed, STEPS) for seed in seeds], length=4096, floor=0.05)
-    except AssertionError:
-        for seed in seeds:
-            assert fails(seed, STEPS) is None, smallest(seed)
-        raise
+        with pytest.raises(AssertionError, match=r"seed 3, \d steps") as caught:
+            compare_seeds([3])
+    finally:
+        RUNNER.pop()
+    lines = [line for line in str(caught.value).splitlines() if " = " in line]
+    assert sum("= reduce(" in line for line in lines) == 1, lines
