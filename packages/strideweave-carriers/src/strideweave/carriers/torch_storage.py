@@ -106,7 +106,7 @@ class TorchStorage(Carrier):
         """The slots as a flat uint8 tensor that shares storage."""
         import torch
 
-        return self._flat.view(torch.uint8)
+        return self._flat if self._flat.dtype is torch.uint8 else self._flat.view(torch.uint8)
 
     def value_token(self) -> tuple[int, ...]:
         """The version; for storage shared with torch users also torch's own version of it."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .. import seam
 from ..carriers.base import Carrier
 from .completion import Completion
-from .pool import DEMAND, pool
+from .pool import DEMAND, checkpoint, pool
 from .transfer import Run, Submitted
 
 BOUNCE = 32 << 20
@@ -30,7 +30,7 @@ def _copy(source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         seam.enter("copy")
         buffer = memoryview(bytearray(min(BOUNCE, run.nbytes)))
         for start in range(0, run.nbytes, BOUNCE):
-            pool().checkpoint()
+            checkpoint()
             part = buffer[: min(BOUNCE, run.nbytes - start)]
             source.load_bytes(run.source + start, part)
             target.store_bytes(run.target + start, part)

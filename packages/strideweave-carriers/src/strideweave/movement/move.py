@@ -55,7 +55,7 @@ def move_async(tensor: Tensor, carrier: Carrier) -> AwaitMove[Tensor]:
         raise
 
 
-@dataclass
+@dataclass(slots=True)
 class _Plan:
     """One move between its checks and its end: what is held and what must be put back on failure."""
 

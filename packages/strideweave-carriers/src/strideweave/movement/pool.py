@@ -78,11 +78,6 @@ class Pool:
             # Not kept alive while the worker sleeps.
             del item
 
-    def checkpoint(self) -> None:
-        """Called by jobs between chunks; raises once the interpreter is exiting."""
-        if self._stopping:
-            raise PoolStopped("copy: cut short because the interpreter is exiting")
-
     def stop(self) -> None:
         """Stop after the chunks in flight, fail what has not begun, join the threads."""
         with self._condition:
@@ -105,6 +100,7 @@ def _run(job: Callable[[], None], completion: Completion[None]) -> None:
         completion.resolve(None)
 
 
+_exiting = False
 _pool: Pool | None = None
 _guard = threading.Lock()
 
@@ -118,15 +114,27 @@ def pool() -> Pool:
         return _pool
 
 
+def checkpoint() -> None:
+    """Called by copies between chunks; raises once the interpreter is exiting."""
+    if _exiting:
+        raise PoolStopped("copy: cut short because the interpreter is exiting")
+
+
 def registered(started: Pool) -> Pool:
     """``started``, to be stopped when the interpreter exits."""
-    atexit.register(started.stop)
+    atexit.register(_stop_at_exit, started)
     return started
 
 
+def _stop_at_exit(started: Pool) -> None:
+    global _exiting
+    _exiting = True
+    started.stop()
+
+
 def _after_fork() -> None:
-    global _pool, _guard
-    _pool, _guard = None, threading.Lock()
+    global _exiting, _pool, _guard
+    _exiting, _pool, _guard = False, None, threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from .. import seam
 from ..carriers import hostmemory
@@ -12,13 +11,12 @@ from ..carriers.base import Carrier
 from ..errors import UnsupportedOperationPlan
 from . import parallel
 from .completion import Completion
-from .pool import CHUNK, DEMAND, pool
+from .pool import CHUNK, DEMAND, checkpoint, pool
 
 BOUNCE = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """``nbytes`` bytes from byte ``source`` of one carrier to byte ``target`` of another."""
 
     source: int
@@ -78,8 +76,12 @@ def copy_runs(source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
     """Copy on the calling thread, in chunks between which an exit may cut in."""
     for run in runs:
         seam.enter("copy")
+        checkpoint()
+        if run.nbytes <= CHUNK:
+            _copy_piece(source, target, run)
+            continue
         for start in range(0, run.nbytes, CHUNK):
-            pool().checkpoint()
+            checkpoint()
             piece = Run(run.source + start, run.target + start, min(CHUNK, run.nbytes - start))
             _copy_piece(source, target, piece)
 
