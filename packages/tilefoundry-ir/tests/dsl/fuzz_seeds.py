@@ -137,19 +137,36 @@ def loops(x: Tensor[(N, 4), "f32"], k: Tensor[(N,), "i64"], y: Tensor[(N, 4), "f
             else:
                 return
 
-@prim_func
-def tiles(x: Tensor[(N, 4), "f32"], w: Tensor[(4,), "f32"], y: Tensor[(N, 4), "f32"]):
-    with Mesh(("thread",), (32,), ("t",)) as m:
-        for i in range(N):
-            T.copy(x[i, 1:3], y[i, :2])
-            T.rms_norm(x[i], w, y[i], eps=1e-6)
-            T.reduce(x, y[:, 0], axes=(1,), kind="max")
-            T.sync(m)
-    T.abort(x[0, 0] > 100.0, "too large")
+@module(entry="host")
+class Launched:
+    @prim_func
+    def tiles(x: Tensor[(N, 4), "f32"], w: Tensor[(4,), "f32"], y: Tensor[(N, 4), "f32"]):
+        with Mesh(("thread",), (32,), ("t",)) as m:
+            for i in range(N):
+                T.copy(x[i, 1:3], y[i, :2])
+                T.rms_norm(x[i], w, y[i], eps=1e-6)
+                T.reduce(x, y[:, 0], axes=(1,), kind="max")
+                T.sync(m)
+        T.abort(x[0, 0] > 100.0, "too large")
 
-@prim_func
-def host(x: Tensor[(N, 4), "f32"], w: Tensor[(4,), "f32"], y: Tensor[(N, 4), "f32"]):
-    T.launch(tiles, x, w, y, grid=(N, 2), block=32, cooperative=True)
+    @prim_func(topologies=(Topology("cta", 4), Topology("thread", 128)))
+    def gated(x: Tensor[(N, 4), "bf16"], g: Tensor[(4, 8), "bf16"], q: Tensor[(4, 8), "i8"], y: Tensor[(N, 8), "f32"]):
+        up = (T.cast(q[k, j], "f32") * 0.5 for k, j in T.elements((4, 8), "bf16"))
+        for i, j, a, b in T.contract(x, (g, up), tile=(64, 64, 32), stages=3, cluster=(2, 1), split_k=2):
+            h = T.silu(a) * b
+            if j > 3:
+                y[i, j] = h
+
+    @prim_func
+    def attend(q: Tensor[(1, 4, N, 8), "f32"], k: Tensor[(1, 2, N, 8), "f32"], y: Tensor[(1, N, 4, 8), "f32"]):
+        for b, h, i, d, o in T.attention(q, k, k, causal=True, window=16, split_kv=2):
+            y[b, i, h, d] = o * 2.0
+
+    @prim_func
+    def host(x: Tensor[(N, 4), "f32"], w: Tensor[(4,), "f32"], v: Tensor[(N, 4), "bf16"], g: Tensor[(4, 8), "bf16"],
+             q: Tensor[(4, 8), "i8"], y: Tensor[(N, 4), "f32"], z: Tensor[(N, 8), "f32"]):
+        T.launch(tiles, x, w, y, grid=(N, 2), block=32, cooperative=True)
+        T.launch(gated, v, g, q, z, cluster=2, programmatic=True)
 """
 
 SEEDS = (ENCODER, LOOPS, PLACED, STATEMENTS)

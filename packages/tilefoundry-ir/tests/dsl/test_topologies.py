@@ -16,6 +16,7 @@ from tilefoundry.ir.types.shard import Broadcast, Partial, ShardLayout, Split
 from tilefoundry.target import CpuTarget
 
 N = DimVar("N", 1, 100)
+M = DimVar("M", 1, 4096)
 CTA = Topology("cta", 8)
 THREAD = Topology("thread", 32)
 
@@ -239,6 +240,67 @@ def test_tiles_are_handed_to_a_mesh_axis_in_turn():
     assert loop.over == "c.b"
     x = torch.rand(5, 4)
     torch.testing.assert_close(evaluate(f, x), x + 1)
+
+
+@pytest.mark.spec("dsl.tiles-over-axes")
+@pytest.mark.parametrize("rows", [1, 3, 4, 7, 8])
+def test_a_tile_that_the_edge_cuts_is_split_over_all_of_its_lanes(rows):
+    levels = (Topology("cta", (M + 3) // 4), Topology("thread", 128))
+
+    @func(topologies=levels)
+    def norm(x: Tensor[(M, 64), "f32"], w: Tensor[(64,), "f32"]) -> Tensor[(M, 64), "f32"]:
+        y = tf.zeros(Tensor[(M, 64), "f32"])
+        with Mesh(("cta", "thread"), ((M + 3) // 4, 4, 32), ("b", "w", "t")) as c:
+            g = tf.reshard(w, (64 @ c.t,), "rmem")
+            for i in tile(M, 4, over=c.b):
+                r = tf.reshard(x[i, :], (4 @ c.w, 64 @ c.t), "rmem")
+                p = tf.reduce(r * r, axes=(-1,), kind="mean", keepdim=True)
+                p = tf.reshard(p, (4 @ c.w, 1), "rmem")
+                top = tf.reduce(tf.reshard(x[i, :], (4 @ c.w, 64), "rmem"), axes=(0,), kind="max")
+                o = r * tf.rsqrt(p + 1e-6) * g
+                y = tf.insert_slice(y, tf.reshard(o, (4, 64), "gmem"), (i, 0))
+        return y
+
+    function = norm.lookup("norm")
+    (loop,) = [s for s in function.stmts() if isinstance(s, For)]
+    kinds = {s.target.name: s.target.type for s in loop.body.stmts}
+    assert kinds["r"].shape == (loop.window, 64) and kinds["r"].layout.shape == (4, 32, 2)
+    assert kinds["r"].layout.local_shape == (1, 1, 2)
+    assert kinds["top"].shape == (1, 64) and kinds["top"].layout.shape == (1, 64)
+    x, w = torch.randn(rows, 64), torch.randn(64)
+    wanted = x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w
+    torch.testing.assert_close(evaluate(function, x, w), wanted)
+
+
+@pytest.mark.spec("dsl.tiles-over-axes")
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (
+            "r = tf.reshard(x[i], (4 @ c.w, 32), 'rmem')",
+            r"the layout \(4 @ w, 32\) has 128 elements, .* 64, 256 with a whole tile",
+        ),
+        ("r = tf.reshard(x[i], (3 @ c.w, 64), 'rmem')", "the mesh extent 4 does not divide 3"),
+        (
+            "r = tf.local(tf.reshard(x[i], (4 @ c.w, 64), 'rmem'))",
+            "axis 0 the edge may cut: instances outside hold",
+        ),
+        ("r = tf.reshard(x, (4 @ c.w, 64), 'rmem')", "has 256 elements, the tensor"),
+    ],
+)
+def test_refused_layouts_of_tiles(run, statement, message):
+    with pytest.raises(DslError, match=message):
+        run(
+            f"""
+            M = DimVar("M", 1, 4096)
+            @func
+            def f(x: Tensor[(M, 64), "f32"]):
+                with Mesh(("cta", "thread"), (8, 4, 32), ("b", "w", "t")) as c:
+                    for i in tile(M, 4, over=c.b):
+                        {statement}
+                return x
+            """
+        )
 
 
 @pytest.mark.spec("dsl.tiles-over-axes")

@@ -48,6 +48,15 @@ def tiles(x: Tensor[(N * 4 + 2, 8), "f32"], n: Tensor[(N,), "f32"]) -> Tensor[(N
     return out
 
 @func
+def cut(x: Tensor[(N, 64), "f32"]) -> Tensor[(N, 64), "f32"]:
+    out = tf.zeros(Tensor[(N, 64), "f32"])
+    with Mesh(("cta", "thread"), (8, 4, 32), ("b", "w", "t")) as c:
+        for i in tile(N, 4, over=c.b):
+            row = tf.exp(tf.reshard(x[i], (4 @ c.w, 64 @ c.t), "rmem"))
+            out = tf.insert_slice(out, tf.reshard(row, (4, 64), "gmem"), (i, 0))
+    return out
+
+@func
 def dyn(x: Tensor[(N, 8), "f32"], p: Tensor[(), "i32"]):
     a = x[p, :]
     b = x[0:1, 2:6]

@@ -7,7 +7,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tilefoundry.dsl import ConstTensor, DimVar, DimVarRangePat, Tensor, Topology, func, module, tf, tile
+from tilefoundry.dsl import (
+    ConstTensor,
+    DimVar,
+    DimVarRangePat,
+    Mesh,
+    Tensor,
+    Topology,
+    func,
+    module,
+    tf,
+    tile,
+)
 from tilefoundry.evaluator import evaluate
 from tilefoundry.ir.core.expr import Bind, Call, For, FunctionCall
 from tilefoundry.ir.core.module import Module
@@ -183,6 +194,26 @@ def test_short_loops_are_written_out_with_the_index_a_constant():
     expected = x[1] + 2 * x[2] + x.sum(0) + y.sum(0)
     for made in (flat, kept):
         torch.testing.assert_close(evaluate(made.lookup("f"), x, y), expected)
+
+
+def test_a_distributed_tile_that_the_edge_cuts_is_written_out_at_its_own_size():
+    @module(entry="f")
+    class M:
+        @func
+        def f(x: Tensor[(10, 64), "f32"]) -> Tensor[(10, 64), "f32"]:
+            y = tf.zeros(Tensor[(10, 64), "f32"])
+            with Mesh(("cta", "thread"), (8, 4, 32), ("b", "w", "t")) as c:
+                for i in tile(10, 4, over=c.b):
+                    r = tf.exp(tf.reshard(x[i], (4 @ c.w, 64 @ c.t), "rmem"))
+                    y = tf.insert_slice(y, tf.reshard(r, (4, 64), "gmem"), (i, 0))
+            return y
+
+    flat = Pipeline((UnrollLoops(),)).run(M).lookup("f")
+    calls = [s.value for s in flat.stmts() if isinstance(s, Bind) and isinstance(s.value, Call)]
+    layouts = [call.type.layout for call in calls if call.op.name == "exp"]
+    assert [layout.shape for layout in layouts] == [(4, 32, 2), (4, 32, 2), (2, 64)]
+    x = torch.randn(10, 64)
+    torch.testing.assert_close(evaluate(flat, x), x.exp())
 
 
 @pytest.mark.spec("passes.bind-shapes")

@@ -95,7 +95,8 @@ def _cut_window(ctx: BodyContext, index: DimVar, loop: LoopRange) -> DimVar | No
         return None
     if isinstance(loop.step, int) and loop.stop % loop.step == 0:
         return None
-    return DimVar(ctx.names.take(f"{index.name}_extent"), 1, bounds(loop.step)[1] + 1)
+    known = isinstance(loop.step, int)
+    return DimVar(ctx.names.take(f"{index.name}_extent"), 1, bounds(loop.step)[1] + 1, known)
 
 
 def _carried_names(node: ast.For, before: dict[str, Any]) -> list[str]:

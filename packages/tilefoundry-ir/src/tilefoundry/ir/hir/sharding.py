@@ -16,7 +16,7 @@ from tilefoundry.ir.errors import EvaluationError, TypeRuleError
 from tilefoundry.ir.hir import reduction
 from tilefoundry.ir.hir.rules import require_tensor
 from tilefoundry.ir.types import Dim, StorageKind, TensorType, Type
-from tilefoundry.ir.types.dim import product
+from tilefoundry.ir.types.dim import lanes, product
 from tilefoundry.ir.types.shard import (
     AnyLayout,
     Instances,
@@ -126,6 +126,12 @@ def _type_local(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
     if layout.partials or layout.is_dynamic:
         raise TypeRuleError(
             f"tf.local: x is {x}, whose partial or dynamic values have no parts yet; use tf.reshard to split or copy it"
+        )
+    cut = [axis for axis, extent in enumerate(x.shape) if lanes(extent) != extent]
+    if cut and product(layout.shape) != x.size:
+        raise TypeRuleError(
+            f"tf.local: x is {x}, whose axis {cut[0]} the edge may cut: instances outside hold nothing; compute on x "
+            "itself, or choose a step that divides the extent"
         )
     return TensorType(layout.local_shape, x.dtype, Instances(layout.mesh), x.storage)
 

@@ -175,6 +175,8 @@ class Copier:
         if isinstance(step, int) and stop % step == 0:
             self.dims[window.name] = step
             return None
-        copy = DimVar(self.names.fresh(self.prefix + window.name), 1, bounds(step)[1] + 1)
+        copy = DimVar(
+            self.names.fresh(self.prefix + window.name), 1, bounds(step)[1] + 1, isinstance(step, int)
+        )
         self.dims[window.name] = copy
         return copy

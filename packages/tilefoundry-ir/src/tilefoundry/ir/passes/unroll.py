@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilefoundry.ir.core.expr import Constant, For, Stmt
+from tilefoundry.ir.core.expr import Bind, Call, Constant, For, Stmt
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.passes.copying import Copier, Names
 from tilefoundry.ir.passes.rebuild import map_functions, with_body
+from tilefoundry.ir.types import TensorType
+from tilefoundry.ir.types.dim import lanes, product
+from tilefoundry.ir.types.shard import Layout
 
 __all__ = ["UnrollLoops"]
 
@@ -17,6 +20,8 @@ __all__ = ["UnrollLoops"]
 class UnrollLoops:
     """Loops with static bounds and at most ``limit`` turns are replaced by their bodies, one after the other,
     with the index a constant. Other loops stay.
+
+    A last tile that the edge cuts is a value of its own size: no mesh distributes it any more.
     """
 
     limit: int = 256
@@ -34,11 +39,12 @@ class UnrollLoops:
 
 
 class _Unroller(Copier):
-    __slots__ = ("_limit",)
+    __slots__ = ("_cut", "_limit")
 
     def __init__(self, names: Names, limit: int, values: dict) -> None:
         super().__init__(names, values=values)
         self._limit = limit
+        self._cut = False
 
     def stmt(self, stmt: Stmt) -> tuple[Stmt, ...]:
         """As in Copier, with short loops written out."""
@@ -48,6 +54,17 @@ class _Unroller(Copier):
                 return self._turns(stmt, turns)
         return Copier.stmt(self, stmt)
 
+    def _bind(self, bind: Bind) -> tuple[Stmt, ...]:
+        value = bind.value
+        if self._cut and isinstance(value, Call) and value.op.name == "reshard":
+            held = self.atom(value.args[0]).type
+            assert isinstance(held, TensorType)
+            if product(value.attr("layout").shape) != product(map(lanes, held.shape)):
+                attrs = {"layout": Layout(held.shape), "storage": value.attr("storage")}
+                call = value.op.call((self.atom(value.args[0]),), attrs)
+                return (Bind(self.define(bind.target, call.type), call),)
+        return Copier._bind(self, bind)
+
     def _turns(self, loop: For, turns: range) -> tuple[Stmt, ...]:
         out: list[Stmt] = []
         carried = [self.atom(carry.initial) for carry in loop.carries]
@@ -56,8 +73,10 @@ class _Unroller(Copier):
             self.dims[loop.index.name] = turn
             if loop.window is not None:
                 self.dims[loop.window.name] = min(turns.step, turns.stop - turn)
+            before, self._cut = self._cut, self._cut or turns.stop - turn < turns.step
             self.values.update((c.inner.name, atom) for c, atom in zip(loop.carries, carried, strict=True))
             out.extend(self.stmts(loop.body.stmts))
+            self._cut = before
             carried = [self.atom(result) for result in loop.body.results]
         self.values.update((c.result.name, atom) for c, atom in zip(loop.carries, carried, strict=True))
         return tuple(out)

@@ -7,7 +7,7 @@ one normal form, so that equal expressions compare equal: ``(N + N) // 2 == N``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Union
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "dim_vars",
     "evaluate_dim",
     "floordiv",
+    "lanes",
     "product",
     "substitute",
 ]
@@ -60,6 +61,9 @@ class _Arithmetic:
 class DimVar(_Arithmetic):
     """A named extent with ``lo <= value < hi``.
 
+    ``cut`` marks the extent of a tile that the edge of its axis may cut: ``hi - 1`` lanes hold such a tile, and
+    lanes outside take no part in anything.
+
     Within one program a name has one range. Raises ValueError for an empty or negative range and
     TypeError for bounds that are no integers.
     """
@@ -67,6 +71,7 @@ class DimVar(_Arithmetic):
     name: str
     lo: int = 1
     hi: int = 2**31
+    cut: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier():
@@ -243,6 +248,11 @@ def substitute(dim: Dim, env: Mapping[str, Dim]) -> Dim:
                 value = value * floordiv(substitute(atom.numerator, env), atom.divisor)
         total = total + value
     return total
+
+
+def lanes(dim: Dim) -> Dim:
+    """``dim`` with every tile whole: the extent that instances hold of an axis whose last tile may be cut."""
+    return substitute(dim, {var.name: var.hi - 1 for var in dim_vars(dim) if var.cut})
 
 
 def evaluate_dim(dim: Dim, env: Mapping[str, int]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilefoundry.ir.types.dim import Dim
+from tilefoundry.ir.types.dim import Dim, lanes
 
 __all__ = ["axis_factors"]
 
@@ -14,7 +14,8 @@ def axis_factors(shape: Sequence[Dim], canonical: Sequence[Dim]) -> tuple[tuple[
 
     Both count the same elements in row-major order. None where an axis boundary of the tensor falls inside a
     canonical axis. Canonical axes of extent 1 that could go either way stay with the earlier axis, save that
-    a tensor axis of extent 1 takes one where there is one.
+    a tensor axis of extent 1 takes one where there is one. An axis that is a tile which the edge may cut is made up
+    by its own extent or by all of its lanes.
 
     >>> axis_factors((2, 1536), (2, 4, 3, 32, 4))
     ((0,), (1, 2, 3, 4))
@@ -38,7 +39,8 @@ def _take(extent: Dim, canonical: Sequence[Dim], at: int) -> tuple[tuple[int, ..
         return ((at,), at + 1) if at < len(canonical) and canonical[at] == 1 else ((), at)
     taken: tuple[int, ...] = ()
     total: Dim = 1
-    while total != extent:
+    whole = lanes(extent)
+    while total not in (extent, whole):
         if at == len(canonical):
             return None, at
         total = total * canonical[at]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tilefoundry.ir.types.dim import Dim, DimExpr, DimVar, product
+from tilefoundry.ir.types.dim import Dim, DimExpr, DimVar, lanes, product
 from tilefoundry.ir.types.shard.attrs import Broadcast, ShardAttr, Split
 from tilefoundry.ir.types.shard.axis import PartialOver, SplitExtent
 from tilefoundry.ir.types.shard.divide import exact_quotient
@@ -22,7 +22,8 @@ def layout_from_sugar(shape: Sequence[Dim], written: Any) -> AnyLayout | None:
     """The layout that ``written`` stands for, for a tensor of ``shape``.
 
     Args:
-        shape: the tensor's shape; the layout's size must be its size.
+        shape: the tensor's shape; the layout's size must be its size, where a tile that the edge may cut counts by
+            its extent or by all of its lanes.
         written: a tuple whose entries are extents or ``extent @ axis`` (each larger extent becomes the mesh
             extent and the remainder, in this order); a set of ``axis @ P(reduction)`` may follow the entries
             or such a tuple. A layout record or None passes through once its size was checked. Mesh axes that
@@ -113,10 +114,11 @@ def _partial_position(held: Any) -> int:
 
 
 def _of_size(shape: tuple[Dim, ...], layout: AnyLayout, text: str) -> AnyLayout:
-    if product(layout.shape) != product(shape):
+    size, whole = product(shape), product(map(lanes, shape))
+    if product(layout.shape) not in (size, whole):
         tensor = ", ".join(map(str, shape))
+        held = str(size) if size == whole else f"{size}, {whole} with a whole tile"
         raise ValueError(
-            f"the layout {text} has {product(layout.shape)} elements, "
-            f"the tensor ({tensor}) has {product(shape)}"
+            f"the layout {text} has {product(layout.shape)} elements, the tensor ({tensor}) has {held}"
         )
     return layout
