@@ -6,7 +6,11 @@ Each line gives GB/s of ``move``, GB/s of the floor, and their ratio; medians ov
 process. Exit status 1 if a ratio is below its goal.
 
 Floors: CPU to CPU, one ctypes memmove; file to CPU, a loop of preadv in 64 MiB pieces into fresh memory (the
-page cache is warm for both); device rows, one non-blocking torch copy of pinned memory and its event.
+page cache is warm for both); device rows, one non-blocking torch copy and a synchronisation of its stream.
+
+Rows called "xN in flight" begin N moves between N pairs of carriers with ``move_async`` and then wait for all; their
+floor makes the same N copies one after another and waits once. They show the rate that the link, or the memory,
+is kept busy at; the others what one blocking call takes.
 """
 
 from __future__ import annotations
@@ -66,18 +70,90 @@ def compare(
     return Row(name, nbytes >> 20, nbytes / mine / 1e9, nbytes / theirs / 1e9)
 
 
+SPREAD = 256 << 20
+"""Bytes over which small copies rotate, so that no cache holds the next one."""
+
+
+def rotating(make: Callable[[], tuple], nbytes: int) -> Callable[[], tuple]:
+    """The next of as many results of ``make`` as it takes to defeat the caches."""
+    made = [make() for _ in range(max(1, SPREAD // nbytes))]
+    turn = [0]
+
+    def following() -> tuple:
+        turn[0] += 1
+        return made[turn[0] % len(made)]
+
+    return following
+
+
 def cpu_to_cpu(nbytes: int, repeat: int) -> Row:
     """Between two existing carriers."""
-    source = sw.from_torch(torch.randint(0, 255, (nbytes,), dtype=torch.uint8))
-    target, plain = (sw.CPU(nbytes, dtype=sw.UInt8) for _ in range(2))
-    origin, goal = source.carrier.host_address(), plain.host_address()
-    return compare(
-        "cpu -> cpu",
-        nbytes,
-        lambda: sw.move(source, target),
-        lambda: ctypes.memmove(goal, origin, nbytes),
-        repeat,
-    )
+
+    def pair() -> tuple[sw.Tensor, sw.CPU]:
+        source = sw.from_torch(torch.randint(0, 255, (nbytes,), dtype=torch.uint8))
+        return source, sw.CPU(nbytes, dtype=sw.UInt8)
+
+    mine, theirs = rotating(pair, nbytes), rotating(pair, nbytes)
+
+    def ours() -> None:
+        source, target = mine()
+        sw.move(source, target)
+
+    def floor() -> None:
+        source, target = theirs()
+        ctypes.memmove(target.host_address(), source.carrier.host_address(), nbytes)
+
+    return compare("cpu -> cpu", nbytes, ours, floor, repeat)
+
+
+def several(
+    name: str,
+    nbytes: int,
+    pairs: list[tuple[sw.Tensor, sw.CPU | sw.CUDA]],
+    floor: Callable[[], object],
+    repeat: int,
+) -> Row:
+    """One move per pair, all begun before the first is waited for."""
+
+    def ours() -> None:
+        for handle in [sw.move_async(tensor, target) for tensor, target in pairs]:
+            handle.wait()
+
+    row = compare(f"{name} x{len(pairs)} in flight", nbytes * len(pairs), ours, floor, repeat)
+    return Row(row.name, nbytes >> 20, row.ours, row.floor)
+
+
+def cpu_in_flight(nbytes: int, repeat: int, count: int) -> Row:
+    """Between pairs of existing carriers."""
+    sources = [sw.from_torch(torch.randint(0, 255, (nbytes,), dtype=torch.uint8)) for _ in range(count)]
+    targets, plain = ([sw.CPU(nbytes, dtype=sw.UInt8) for _ in range(count)] for _ in range(2))
+    addresses = [(p.host_address(), s.carrier.host_address()) for p, s in zip(plain, sources, strict=True)]
+
+    def floor() -> None:
+        for goal, origin in addresses:
+            ctypes.memmove(goal, origin, nbytes)
+
+    return several("cpu -> cpu", nbytes, list(zip(sources, targets, strict=True)), floor, repeat)
+
+
+def device_in_flight(nbytes: int, repeat: int, count: int) -> list[Row]:
+    """Between pairs of page-locked and device carriers, either way."""
+    hosts = [sw.CPU(nbytes, dtype=sw.UInt8, pinned=True, empty=True) for _ in range(count)]
+    devices = [sw.CUDA(nbytes, dtype=sw.UInt8, empty=True) for _ in range(count)]
+    layout = sw.Layout((nbytes,))
+
+    def rows(name: str, sources: list, targets: list) -> Row:
+        flats = [(t.flat(), s.flat()) for t, s in zip(targets, sources, strict=True)]
+
+        def floor() -> None:
+            for goal, origin in flats:
+                goal.copy_(origin, non_blocking=True)
+            torch.cuda.current_stream().synchronize()
+
+        pairs = [(sw.Tensor(s, 0, layout), t) for s, t in zip(sources, targets, strict=True)]
+        return several(name, nbytes, pairs, floor, repeat)
+
+    return [rows("pinned -> cuda", hosts, devices), rows("cuda -> pinned", devices, hosts)]
 
 
 def file_to_cpu(nbytes: int, repeat: int, folder: str) -> Row:
@@ -144,10 +220,14 @@ def main() -> int:
             rows += [cpu_to_cpu(mib << 20, args.repeat), file_to_cpu(mib << 20, args.repeat, folder)]
             if torch.cuda.is_available():
                 rows += device_rows(mib << 20, args.repeat)
-    print(f"{'what':18} {'MiB':>5} {'ours GB/s':>10} {'floor GB/s':>10} {'ratio':>6}")
+            if mib <= 64:
+                rows.append(cpu_in_flight(mib << 20, args.repeat, 16))
+                if torch.cuda.is_available():
+                    rows += device_in_flight(mib << 20, args.repeat, 16)
+    print(f"{'what':30} {'MiB':>5} {'ours GB/s':>10} {'floor GB/s':>10} {'ratio':>6}")
     for row in rows:
         mark = "" if row.ratio >= GOAL else f"  below {GOAL}"
-        print(f"{row.name:18} {row.mib:5} {row.ours:10.2f} {row.floor:10.2f} {row.ratio:6.2f}{mark}")
+        print(f"{row.name:30} {row.mib:5} {row.ours:10.2f} {row.floor:10.2f} {row.ratio:6.2f}{mark}")
     if args.json:
         with open(args.json, "w") as file:
             json.dump([asdict(r) | {"ratio": r.ratio} for r in rows], file, indent=1)
