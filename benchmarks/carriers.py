@@ -91,7 +91,10 @@ def cpu_to_cpu(nbytes: int, repeat: int) -> Row:
 
     def pair() -> tuple[sw.Tensor, sw.CPU]:
         source = sw.from_torch(torch.randint(0, 255, (nbytes,), dtype=torch.uint8))
-        return source, sw.CPU(nbytes, dtype=sw.UInt8)
+        target = sw.CPU(nbytes, dtype=sw.UInt8, empty=True)
+        # Pages come with the first write.
+        target.flat().fill_(1)
+        return source, target
 
     mine, theirs = rotating(pair, nbytes), rotating(pair, nbytes)
 
@@ -126,7 +129,9 @@ def several(
 def cpu_in_flight(nbytes: int, repeat: int, count: int) -> Row:
     """Between pairs of existing carriers."""
     sources = [sw.from_torch(torch.randint(0, 255, (nbytes,), dtype=torch.uint8)) for _ in range(count)]
-    targets, plain = ([sw.CPU(nbytes, dtype=sw.UInt8) for _ in range(count)] for _ in range(2))
+    targets, plain = ([sw.CPU(nbytes, dtype=sw.UInt8, empty=True) for _ in range(count)] for _ in range(2))
+    for carrier in (*targets, *plain):
+        carrier.flat().fill_(1)
     addresses = [(p.host_address(), s.carrier.host_address()) for p, s in zip(plain, sources, strict=True)]
 
     def floor() -> None:
