@@ -6,11 +6,14 @@
 
 namespace tilefoundry {
 
-/// dst[i] = src[i], one dtype, equal extents.
+/// dst[i] = src[i], one dtype, equal extents. A view onto itself moves nothing.
 template <class S, class D, int R>
 void copy(View<S, R> const& src, View<D, R> const& dst) {
   static_assert(std::is_same_v<std::remove_const_t<S>, D>,
                 "tilefoundry::copy: source and destination hold different element types; use ops::cast");
+  bool same = src.data == dst.data;
+  for (int d = 0; d < R; ++d) same = same && (src.stride[d] == dst.stride[d] || dst.shape[d] == 1);
+  if (same) return;
   detail::for_each_run<R, 2>(dst.shape, {src.stride, dst.stride}, 1,
                              [=](index_t n, index_t const* at, index_t const* step) {
                                S* s = src.data + at[0];

@@ -59,7 +59,11 @@ __device__ void index_copy(View<D, R> const& dst, View<I, 1> const& index, View<
   detail::each_element(dst, src, out, [&](index_t row, index_t o, index_t d, index_t s) {
     index_t last = index.shape[0] - 1;
     while (last >= 0 && static_cast<index_t>(index.data[last * index.stride[0]]) != row) --last;
-    out.data[o] = last < 0 ? dst.data[d] : src.data[s + last * src.stride[0]];
+    // Where out is dst, rows that no index names are left alone.
+    if (last >= 0)
+      out.data[o] = src.data[s + last * src.stride[0]];
+    else if (dst.data + d != out.data + o)
+      out.data[o] = dst.data[d];
   });
 }
 

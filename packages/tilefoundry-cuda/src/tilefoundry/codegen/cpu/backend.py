@@ -10,6 +10,7 @@ from tilefoundry.codegen.cpu.bufferise import Bufferise
 from tilefoundry.codegen.cpu.decompose import DecomposeRows
 from tilefoundry.codegen.cpu.emit import emit_module
 from tilefoundry.codegen.cpu.erase import ErasePlacement
+from tilefoundry.codegen.cpu.inplace import INPLACE
 from tilefoundry.codegen.cpu.link import link_cpu
 from tilefoundry.codegen.cpu.place import Place
 from tilefoundry.codegen.cpu.share import ShareKernels
@@ -81,4 +82,5 @@ def entry_abi(module: Module) -> EntryABI:
     weights = tuple(
         (i, path) for i, (param, path) in enumerate(zip(entry.params, paths, strict=True)) if param.is_const
     )
-    return EntryABI(entry.name, tuple(params), entry.output_count, weights)
+    inplace = module.metadata.get(INPLACE, ())
+    return EntryABI(entry.name, tuple(params), entry.output_count, weights, inplace)

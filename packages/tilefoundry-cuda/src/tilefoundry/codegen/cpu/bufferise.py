@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tilefoundry.codegen.cpu.copies import copy_kernel
+from tilefoundry.codegen.cpu.inplace import INPLACE, inplace_pairs, touched
 from tilefoundry.codegen.cpu.schedule import KernelSpec, schedule
 from tilefoundry.codegen.cpu.schedule.whole import DENSE_OPERANDS
 from tilefoundry.codegen.cpu.slab import Lifetime, plan_slots
@@ -44,10 +45,14 @@ class Bufferise:
         _check_dims(module, entry)
         names = Names([*(p.name for p in params), *(v.name for v in _all_dims(entry))])
         kernels: list[PrimFunction] = []
-        body = _entry_body(entry, outputs, names, kernels, self.schedule)
+        body, inplace = _entry_body(entry, outputs, names, kernels, self.schedule)
         host = PrimFunction(entry.name, params, body, len(outputs))
         paths = module.metadata.get(PARAM_PATHS, tuple(p.name for p in entry.params))
-        metadata = {**module.metadata, PARAM_PATHS: (*paths, *(out.name for out in outputs))}
+        metadata = {
+            **module.metadata,
+            PARAM_PATHS: (*paths, *(out.name for out in outputs)),
+            INPLACE: inplace,
+        }
         return Module(
             module.name, (*kernels, host), host.name, (), module.target, module.topologies, metadata
         )
@@ -85,18 +90,22 @@ def _entry_body(
     names: Names,
     kernels: list[PrimFunction],
     scheduler: Callable[[KernelSpec], PrimFunction],
-) -> tuple[TirStmt, ...]:
+) -> tuple[tuple[TirStmt, ...], tuple[tuple[int, int], ...]]:
+    """The host's statements, and the (output, input) pairs that hold whichever variant runs."""
     if entry.body is not None:
-        return _Host(entry, outputs, names, kernels, scheduler).lower(entry.body)
+        host = _Host(entry, outputs, names, kernels, scheduler)
+        return host.lower(entry.body), host.inplace
     alternatives = []
+    pairs: list[tuple[tuple[int, int], ...]] = []
     for variant in entry.variants:
         body = variant.function.body
         assert body is not None
-        alternatives.append(
-            (variant.pattern, _Host(variant.function, outputs, names, kernels, scheduler).lower(body))
-        )
+        host = _Host(variant.function, outputs, names, kernels, scheduler)
+        alternatives.append((variant.pattern, host.lower(body)))
+        pairs.append(host.inplace)
     subject = entry.variants[0].pattern.name
-    return (DispatchCall(Var(scalar(DType.i64), subject), tuple(alternatives)),)
+    common = tuple(pair for pair in pairs[0] if all(pair in one for one in pairs))
+    return (DispatchCall(Var(scalar(DType.i64), subject), tuple(alternatives)),), common
 
 
 @dataclass(slots=True)
@@ -113,6 +122,7 @@ class _Host:
     dtypes: dict[str, DType] = field(default_factory=dict)
     steps: list[KernelSpec | TirStmt] = field(default_factory=list)
     perms: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    inplace: tuple[tuple[int, int], ...] = ()
 
     def lower(self, block: Block) -> tuple[TirStmt, ...]:
         """The statements of the host."""
@@ -251,6 +261,7 @@ class _Host:
 
     def _statements(self, homes: dict[str, str]) -> tuple[TirStmt, ...]:
         steps = [_renamed(step, homes) for step in self.steps]
+        self.inplace = inplace_pairs(steps, self.entry.params, self.outputs)
         slab = self._slab(steps, homes)
         out: list[TirStmt] = [slab] if slab.slots else []
         for step in steps:
@@ -260,7 +271,7 @@ class _Host:
     def _slab(self, steps: list[KernelSpec | TirStmt], homes: dict[str, str]) -> Slab:
         lives: dict[str, Lifetime] = {}
         for i, step in enumerate(steps):
-            for buffer in _touched(step):
+            for buffer in touched(step):
                 if buffer not in self.sizes or buffer in homes:
                     continue
                 size = product((self.sizes[buffer], self.dtypes[buffer].itemsize))
@@ -358,14 +369,6 @@ def _renamed(step: KernelSpec | TirStmt, homes: dict[str, str]) -> KernelSpec | 
             step.target, Load.of(Var(buffer.type, homes.get(buffer.name, buffer.name)), step.value.index)
         )
     return step
-
-
-def _touched(step: KernelSpec | TirStmt) -> list[str]:
-    if isinstance(step, KernelSpec):
-        return [view.buffer for view in (*step.inputs, *step.outputs)]
-    if isinstance(step, Let) and isinstance(step.value, Load):
-        return [step.value.buffer.name]
-    return []
 
 
 def all_vars(dim: Dim) -> set[str]:

@@ -55,6 +55,11 @@ class View:
             dim == 1 or have == want for dim, have, want in zip(self.shape, self.strides, wanted, strict=True)
         )
 
+    @property
+    def view_size(self) -> Dim:
+        """How many elements the view shows."""
+        return product(self.shape)
+
     def transpose(self, perm: tuple[int, ...]) -> View:
         """Axis ``i`` of the result is axis ``perm[i]``."""
         return replace(

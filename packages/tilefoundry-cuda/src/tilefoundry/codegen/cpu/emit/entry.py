@@ -42,12 +42,14 @@ class EntryEmitter:
         entry: the host function; outputs are its trailing parameters.
         labels: how callers name the parameters, in order.
         device: where tensors must lie, as DLPack names it.
+        inplace: (output, input) pairs for which one tensor may be passed as both.
     """
 
     out: Writer
     entry: PrimFunction
     labels: tuple[str, ...]
     device: str = "kDLCPU"
+    inplace: tuple[tuple[int, int], ...] = ()
 
     def write(self) -> None:
         """Tables, the checked function, and its export under the entry's name."""
@@ -85,9 +87,14 @@ class EntryEmitter:
         name = quoted(self.entry.name)
         count, outputs, variables = len(self.entry.params), self.entry.output_count, len(order)
         table = "variables_" if variables else "nullptr"
+        pairs = "nullptr"
+        if self.inplace:
+            pairs = "inplace_"
+            listed = ", ".join(f"{{{output}, {source}}}" for output, source in self.inplace)
+            self.out.line(f"constexpr int inplace_[][2] = {{{listed}}};")
         self.out.line(
             f"constexpr host::Declaration declaration_ = {{{name}, params_, {count}, {outputs}, {table}, "
-            f"{variables}, nullptr, 0, {self.device}}};"
+            f"{variables}, {pairs}, {len(self.inplace)}, {self.device}}};"
         )
 
     def _variable_table(self) -> None:

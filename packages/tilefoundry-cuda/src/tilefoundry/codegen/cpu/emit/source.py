@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilefoundry.codegen.cpu.emit.entry import EntryEmitter
 from tilefoundry.codegen.cpu.emit.scalars import dtype_name
 from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, kernel_name
+from tilefoundry.codegen.cpu.inplace import INPLACE
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
@@ -44,7 +45,8 @@ def emit_module(module: Module) -> str:
     out.line()
     out.line("}  // namespace kernels")
     out.line()
-    EntryEmitter(out, entry, module.metadata[PARAM_PATHS]).write()
+    inplace = module.metadata.get(INPLACE, ())
+    EntryEmitter(out, entry, module.metadata[PARAM_PATHS], inplace=inplace).write()
     return out.text()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tilefoundry.codegen.cpu.emit.entry import EntryEmitter
 from tilefoundry.codegen.cpu.emit.scalars import dim_text
 from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, quoted
+from tilefoundry.codegen.cpu.inplace import INPLACE
 from tilefoundry.codegen.cuda.source.device import symbol_of
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Expr, Var
@@ -22,12 +23,17 @@ __all__ = ["KernelEntry", "host_source"]
 
 @dataclass(frozen=True, slots=True)
 class KernelEntry:
-    """A kernel as the host sees it: its name, the image that holds it, its block, and how it is launched."""
+    """A kernel as the host sees it: its name, the image that holds it, its block, and how it is launched.
+
+    ``shares`` says that a launch gives it shared memory, as much as the image says, and no more blocks than are
+    resident, which take its tiles in turns.
+    """
 
     name: str
     image: int
     threads: int
     cooperative: bool = False
+    shares: bool = False
 
 
 def host_source(module: Module, kernels: Sequence[KernelEntry], images: int) -> str:
@@ -47,8 +53,11 @@ def host_source(module: Module, kernels: Sequence[KernelEntry], images: int) -> 
     if kernels:
         _program(out, kernels, images)
     out.line()
-    emitter = _CudaEntry(out, entry, module.metadata[PARAM_PATHS], "kDLCUDA")
+    emitter = _CudaEntry(
+        out, entry, module.metadata[PARAM_PATHS], "kDLCUDA", module.metadata.get(INPLACE, ())
+    )
     emitter.kernels = {kernel.name: i for i, kernel in enumerate(kernels)}
+    emitter.in_turns = frozenset(i for i, kernel in enumerate(kernels) if kernel.shares)
     emitter.write()
     return out.text()
 
@@ -60,16 +69,19 @@ def _program(out: Writer, kernels: Sequence[KernelEntry], images: int) -> None:
         for kernel in kernels:
             cooperative = "true" if kernel.cooperative else "false"
             symbol, label = quoted(symbol_of(kernel.name)), quoted(kernel.name)
-            out.line(f"{{{symbol}, {label}, {kernel.image}, {kernel.threads}, 0, {cooperative}}},")
+            out.line(
+                f"{{{symbol}, {label}, {kernel.image}, {kernel.threads}, {-1 if kernel.shares else 0}, {cooperative}}},"
+            )
     out.line("host::Program program_(images_, kernels_);")
 
 
 class _CudaEntry(EntryEmitter):
     """The entry with a device guard before its body and launches in it."""
 
-    __slots__ = ("_calls", "kernels")
+    __slots__ = ("_calls", "in_turns", "kernels")
 
     kernels: dict[str, int]
+    in_turns: frozenset[int]
 
     def _body(self, stmts: tuple[TirStmt, ...]) -> None:
         if self.kernels and not getattr(self, "_calls", 0):
@@ -81,17 +93,19 @@ class _CudaEntry(EntryEmitter):
         return "call_.device()"
 
     def _statements(self) -> StatementEmitter:
-        return _HostStatements(self.out, {}, self.kernels)
+        return _HostStatements(self.out, {}, self.kernels, self.in_turns)
 
 
 class _HostStatements(StatementEmitter):
     """Host statements; a launch hands its arguments over by address."""
 
-    __slots__ = ("_kernels", "_launches")
+    __slots__ = ("_in_turns", "_kernels", "_launches")
 
-    def __init__(self, out: Writer, names: dict[str, str], kernels: dict[str, int]) -> None:
+    def __init__(
+        self, out: Writer, names: dict[str, str], kernels: dict[str, int], in_turns: frozenset[int]
+    ) -> None:
         super().__init__(out, names)
-        self._kernels = kernels
+        self._kernels, self._in_turns = kernels, in_turns
 
     def stmts(self, stmts: tuple[TirStmt, ...]) -> None:
         """All of ``stmts`` in order."""
@@ -123,4 +137,5 @@ class _HostStatements(StatementEmitter):
     def _grid(self, grid: Dim, number: int) -> str:
         if any(var.name == PERSISTENT.name for var in dim_vars(grid)):
             return f"call_.resident({number})"
-        return dim_text(grid, self.names)
+        text = dim_text(grid, self.names)
+        return f"call_.persistent({number}, {text})" if number in self._in_turns else text
