@@ -50,7 +50,7 @@ def emulate(program: Any) -> Any:
         list(pool.map(lambda name: _object(root, name), ["entry", *texts]))
     library = root / "library.so"
     objects = [str(root / f"{name}.o") for name in ("entry", *texts)]
-    _run([find_cxx().path, "-shared", "-o", str(library), *objects, f"-L{find_ffi().library}", "-ltvm_ffi"])
+    _run([find_cxx().path, "-shared", "-o", str(library), *objects, f"-L{find_ffi().library}", "-ltvm_ffi", "-pthread"])
     return load_linked_module(LinkedModule(str(library), linkable.source, linkable.entry, "cpu"))
 
 
@@ -73,17 +73,17 @@ def _wrapper(kernel: PrimFunction) -> str:
         casts.append(f"*static_cast<{kind.replace('tilefoundry::bool', 'bool')}*>(a[{i}])")
     return (
         f"\nstatic void body_{symbol}(void** a) {{ tilefoundry::{symbol}({', '.join(casts)}); }}\n"
-        f'extern "C" void run_{symbol}(void** a, unsigned grid, unsigned threads, std::string* error) {{\n'
-        f"  *error = simt::run(body_{symbol}, a, grid, threads);\n}}\n"
+        f'extern "C" void run_{symbol}(void** a, unsigned grid, unsigned threads, bool meet, std::string* error) {{\n'
+        f"  *error = simt::run(body_{symbol}, a, grid, threads, meet);\n}}\n"
     )
 
 
 def _dispatcher(linkable: Any) -> str:
     names = [symbol_of(kernel.name) for kernel in linkable.parts.kernels]
-    declared = "".join(f'extern "C" void run_{n}(void**, unsigned, unsigned, std::string*);\n' for n in names)
-    cases = "".join(f'  if (name == "{n}") run_{n}(args, grid, threads, &error);\n' for n in names)
+    declared = "".join(f'extern "C" void run_{n}(void**, unsigned, unsigned, bool, std::string*);\n' for n in names)
+    cases = "".join(f'  if (name == "{n}") run_{n}(args, grid, threads, meet, &error);\n' for n in names)
     return (
-        f"{declared}std::string emulated_launch(const char* symbol, void** args, unsigned grid, unsigned threads) {{\n"
+        f"{declared}std::string emulated_launch(const char* symbol, void** args, unsigned grid, unsigned threads, bool meet) {{\n"
         f"  std::string error, name = symbol;\n{cases}  return error;\n}}\n"
     )
 

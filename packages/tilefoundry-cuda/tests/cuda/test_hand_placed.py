@@ -8,13 +8,14 @@ import pytest
 import torch
 
 from tilefoundry import func, lower
-from tilefoundry.codegen.cuda.authored import PlacementWarning
 from tilefoundry.codegen.cuda.emit import _derive_launch_config
 from tilefoundry.dsl import Mesh, Tensor, Topology, tf
 from tilefoundry.evaluator import evaluate
+from tilefoundry.ir.tir import MeshScope
 from tilefoundry.target import CudaTarget
 
 from .emulating import emulate
+from .hand_placed_programs import PROGRAMS, arguments, compare
 from .runners import compile_device_code
 
 H200 = CudaTarget("nvidia.h200_sxm")
@@ -70,16 +71,16 @@ def test_the_golden_layout_of_a_split_row_is_followed():
 
 def test_a_reduction_over_threads_joins_through_the_runtime():
     compiled = emulate(row_sums)
-    assert "ops::reduce<ops::sum_op, ops::axes<1>>(" in compiled.source
+    assert "ops::reduce<ops::sum_op, ops::axes<1, 2>>(" in compiled.source
     x = torch.randn(2, 384)
     torch.testing.assert_close(
         compiled(x), (2 * x.double()).sum(1, keepdim=True).float(), rtol=1e-5, atol=1e-4
     )
 
 
-def test_what_has_no_placed_lowering_is_said_and_still_right():
-    with pytest.warns(PlacementWarning, match="total reduces an axis that CTAs share"):
-        compiled = emulate(joined_over_blocks)
+def test_ctas_join_their_parts_after_a_grid_barrier():
+    compiled = emulate(joined_over_blocks)
+    assert "SyncKind::grid" in compiled.source
     x = torch.randn(2, 8)
     torch.testing.assert_close(compiled(x), x.sum(0, keepdim=True))
 
@@ -88,3 +89,22 @@ def test_what_has_no_placed_lowering_is_said_and_still_right():
 def test_placed_kernels_compile_for_gpus(arch):
     assert compile_device_code(gated, arch) == 1
     assert compile_device_code(row_sums, arch) == 1
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_followed(name):
+    """Each is one kernel of its own scopes."""
+    _, kernels = entry_and_kernel(PROGRAMS[name])
+    assert len(kernels) == 1
+    assert any(isinstance(stmt, MeshScope) for stmt in kernels[0].body)
+
+
+@pytest.mark.slow
+@pytest.mark.emulated
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_equal_the_evaluator(name):
+    program = PROGRAMS[name]
+    compiled = emulate(program)
+    for rows in (1, 7, 16):
+        given = arguments(program, rows)
+        compare(compiled(*given), evaluate(program, *given))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tilefoundry.codegen.cpu.nest import MEMORY_OPS, Nest, is_nest_op, is_outside_cast
-from tilefoundry.ir.core.expr import Bind, Block, Call, Var
+from tilefoundry.ir.core.expr import Bind, Block, Call, FunctionCall, Var
 from tilefoundry.ir.tir import SCALAR_OPS
 
 __all__ = ["VIEW_OPS", "Group", "any_nest", "is_view", "partition"]
@@ -34,7 +34,7 @@ class Group:
     Attributes:
         binds: in program order.
         nest: their iteration domain; None for one whole-tensor op, or for a view.
-        is_view: the host answers it without work.
+        is_view: the host answers it without work, or it is a call of a kernel already.
         grows: some of its values are computed again along axes that they do not have.
     """
 
@@ -94,7 +94,9 @@ class _Partition:
 
     def _place(self, bind: Bind) -> None:
         call = bind.value
-        assert isinstance(call, Call)
+        if isinstance(call, FunctionCall):
+            self._enter(Group([bind], None, True))
+            return
         producers = self._producers(bind)
         viewed = self.views(call)
         if is_nest_op(call) and (producers or not viewed):

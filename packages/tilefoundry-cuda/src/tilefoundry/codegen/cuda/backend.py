@@ -9,17 +9,18 @@ from tilefoundry.codegen.cpu.bufferise import Bufferise
 from tilefoundry.codegen.cpu.decompose import DecomposeRows
 from tilefoundry.codegen.cpu.erase import ErasePlacement
 from tilefoundry.codegen.cpu.place import Place
+from tilefoundry.codegen.cpu.schedule import KernelSpec
 from tilefoundry.codegen.cpu.share import ShareKernels
-from tilefoundry.codegen.cuda.authored import LowerAuthored, Unplaced
+from tilefoundry.codegen.cuda.authored import KeepLaunches, OutlineScopes, is_placed, schedule_placed
 from tilefoundry.codegen.cuda.emit import CudaSource, emit_module
-from tilefoundry.codegen.cuda.launches import PlanLaunches
+from tilefoundry.codegen.cuda.launches import PlanLaunches, WithWorkspaces
 from tilefoundry.codegen.cuda.link import link_cuda
 from tilefoundry.codegen.cuda.schedule import accepts, schedule
 from tilefoundry.codegen.cuda.source import emit_kernel
 from tilefoundry.codegen.cuda.supported import CheckSupported, host_answers
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.ir.core.module import Module
-from tilefoundry.ir.passes import Canonicalise, InlineCalls, Pass, RemoveDeadCode, UnrollLoops
+from tilefoundry.ir.passes import Canonicalise, Pass, RemoveDeadCode, UnrollLoops
 from tilefoundry.ir.tir import PrimFunction
 from tilefoundry.runtime import CompiledModule
 from tilefoundry.runtime.linking import LinkedModule, load_linked_module
@@ -35,16 +36,24 @@ class CudaLinkable(LinkableModule):
     parts: CudaSource = field(kw_only=True)
 
 
+def _schedule(spec: KernelSpec) -> PrimFunction:
+    """A kernel as its author placed it, or by the schedules of the target."""
+    return schedule_placed(spec) if is_placed(spec.function) else schedule(spec)
+
+
 _PLACING: tuple[Pass, ...] = (
+    KeepLaunches(),
+    OutlineScopes(),
+    UnrollLoops(),
     ErasePlacement(),
     DecomposeRows(),
     Canonicalise(),
     RemoveDeadCode(),
     CheckSupported(),
     Place(host_answers, accepts),
-    Bufferise(schedule),
+    WithWorkspaces(Bufferise(_schedule)),
 )
-"""From a program without placement of its own to kernels and their host."""
+"""From a program, placed by its author or not, to kernels and their host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +68,7 @@ class CudaBackend:
     def pipeline(self, target: Target, options: CompilerOptions) -> tuple[Pass, ...]:
         """The passes, in order."""
         return (
-            InlineCalls(),
-            UnrollLoops(),
-            LowerAuthored(),
-            *map(Unplaced, _PLACING),
+            *_PLACING,
             PlanLaunches(),
             ShareKernels(emit_kernel),
         )

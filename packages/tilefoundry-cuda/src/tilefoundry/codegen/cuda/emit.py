@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from tilefoundry.codegen.cuda.source import device_source, host_source
 from tilefoundry.codegen.cuda.source.host import KernelEntry
+from tilefoundry.codegen.cuda.statements import inner_statements
+from tilefoundry.codegen.cuda.tiles import TileSync
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import LoweringError
-from tilefoundry.ir.tir import Evaluate, MeshScope, PrimFunction, walk_tir
+from tilefoundry.ir.tir import MeshScope, PrimFunction
 from tilefoundry.ir.types import Dim, bounds
 from tilefoundry.ir.types.dim import product
 from tilefoundry.ir.types.shard import Mesh, Topology
@@ -55,7 +57,8 @@ def _derive_launch_config(function: PrimFunction) -> LaunchConfig:
     Raises:
         LoweringError: no mesh, threads that only a call decides, or more threads than a block has.
     """
-    scopes = [stmt.mesh for stmt in walk_tir(function.body) if isinstance(stmt, MeshScope)]
+    stmts = list(inner_statements(function.body))
+    scopes = [stmt.mesh for stmt in stmts if isinstance(stmt, MeshScope)]
     if not scopes:
         raise LoweringError(f"{function.name}: no mesh says how many blocks and threads run it")
     grid = _largest(_extents(mesh, "cta") for mesh in scopes)
@@ -66,10 +69,7 @@ def _derive_launch_config(function: PrimFunction) -> LaunchConfig:
         raise LoweringError(
             f"{function.name}: a block of {block} threads; a GPU's block has at most {MOST_THREADS}"
         )
-    barrier = any(
-        isinstance(stmt, Evaluate) and stmt.op == "sync" and dict(stmt.attrs).get("kind") == "grid"
-        for stmt in walk_tir(function.body)
-    )
+    barrier = any(isinstance(stmt, TileSync) and stmt.kind == "grid" for stmt in stmts)
     return LaunchConfig(grid, block, barrier)
 
 

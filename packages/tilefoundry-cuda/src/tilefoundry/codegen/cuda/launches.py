@@ -1,14 +1,22 @@
-"""Give every launch its grid and block, and let the host make the checks that need extents alone."""
+"""Give every launch its grid and block, and the memory that kernels need beside their operands.
+
+The host makes the checks that need extents alone.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from tilefoundry.codegen.cuda.emit import _derive_launch_config
+from tilefoundry.codegen.cuda.tiles import BARRIER
+from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.core.module import Module
-from tilefoundry.ir.tir import Abort, DispatchCall, Guard, Launch, PrimFunction, TirStmt
+from tilefoundry.ir.passes import Names, Pass
+from tilefoundry.ir.tir import Abort, DispatchCall, Guard, Launch, PrimFunction, Slab, TirStmt
+from tilefoundry.ir.types import Dim, TensorType
+from tilefoundry.ir.types.dim import product
 
-__all__ = ["PlanLaunches"]
+__all__ = ["PlanLaunches", "WithWorkspaces"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +24,8 @@ class PlanLaunches:
     """Before: kernels whose mesh scopes say how many blocks and threads there are, perhaps preceded by checks.
     After: kernels without such checks, launches with geometry, each after its kernel's checks.
 
-    Kernels and their launches name extents alike, which holds until kernels are shared.
+    Kernels and their launches name extents alike, which holds until kernels are shared. A launch that says its
+    geometry itself keeps it.
     """
 
     def run(self, module: Module) -> Module:
@@ -42,7 +51,7 @@ def _planned(stmts: tuple[TirStmt, ...], kernels: dict[str, PrimFunction]) -> tu
             kernel = kernels[stmt.callee]
             config = _derive_launch_config(kernel)
             out.extend(check for check in kernel.body if isinstance(check, Abort))
-            out.append(replace(stmt, grid=(config.grid,), block=(config.block,)))
+            out.append(replace(stmt, grid=stmt.grid or (config.grid,), block=(config.block,)))
         elif isinstance(stmt, DispatchCall):
             out.append(
                 replace(
@@ -60,3 +69,68 @@ def _without_checks(stmts: tuple[TirStmt, ...]) -> tuple[TirStmt, ...]:
         for stmt in stmts
         if not isinstance(stmt, Abort)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WithWorkspaces:
+    """``inner``, which gives kernels and their host; then buffers that launches pass and nobody has are slots of the
+    slab, and the counter pair of a grid barrier is zeroed before its launch."""
+
+    inner: Pass
+
+    def run(self, module: Module) -> Module:
+        """``module`` after ``inner``, complete."""
+        module = self.inner.run(module)
+        entry = module.entry_function()
+        if not isinstance(entry, PrimFunction):
+            return module
+        kernels = {f.name: f for f in module.functions if isinstance(f, PrimFunction) and f is not entry}
+        names = Names([p.name for p in entry.params])
+        known = {p.name for p in entry.params}
+        host = replace(entry, body=_completed(entry.body, kernels, known, names))
+        functions = (*kernels.values(), host)
+        return Module(
+            module.name, functions, host.name, (), module.target, module.topologies, module.metadata
+        )
+
+
+def _completed(
+    stmts: tuple[TirStmt, ...], kernels: dict[str, PrimFunction], known: set[str], names: Names
+) -> tuple[TirStmt, ...]:
+    if stmts and isinstance(stmts[0], DispatchCall):
+        first = stmts[0]
+        bodies = tuple((p, _completed(body, kernels, known, names)) for p, body in first.alternatives)
+        return (replace(first, alternatives=bodies), *stmts[1:])
+    slab = next((stmt for stmt in stmts if isinstance(stmt, Slab)), Slab((), ()))
+    known = known | {buffer.name for buffer, _ in slab.buffers}
+    for name in known:
+        names.fresh(name)
+    slots, buffers = list(slab.slots), list(slab.buffers)
+    out: list[TirStmt] = []
+    for stmt in stmts:
+        if isinstance(stmt, Launch):
+            stmt, added = _with_buffers(stmt, kernels[stmt.callee], known, names)
+            for buffer, size in added:
+                buffers.append((buffer, len(slots)))
+                slots.append((size,))
+        if not isinstance(stmt, Slab):
+            out.append(stmt)
+    return (Slab(tuple(slots), tuple(buffers)), *out) if slots else tuple(out)
+
+
+def _with_buffers(
+    launch: Launch, kernel: PrimFunction, known: set[str], names: Names
+) -> tuple[Launch, list[tuple[Var, Dim]]]:
+    """The launch with a buffer of its own for each that nobody has, and their bytes."""
+    args, added = list(launch.args), []
+    attributes = launch.attributes
+    for i, (arg, param) in enumerate(zip(launch.args, kernel.params, strict=True)):
+        if not isinstance(arg, Var) or arg.name in known:
+            continue
+        assert isinstance(param.type, TensorType)
+        buffer = Var(TensorType((), param.type.dtype), names.fresh(f"{launch.callee}_{arg.name}"))
+        args[i] = buffer
+        added.append((buffer, product((*param.type.shape, param.type.dtype.itemsize))))
+        if arg.name == BARRIER:
+            attributes = (*attributes, ("zeroed", buffer))
+    return replace(launch, args=tuple(args), attributes=attributes), added

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilefoundry.codegen.cuda.tiles import TileCopy
+from tilefoundry.codegen.cuda.tiles import (
+    TileContract,
+    TileCopy,
+    TileFill,
+    TileMap,
+    TilePad,
+    TileReduce,
+    TileSync,
+    tile_bodies,
+)
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
 from tilefoundry.ir.tir import BufferView, Store, TirStmt, walk_tir
@@ -157,13 +166,20 @@ class TileMatmul:
     threads: int = 256
 
 
+_WRITING = (TileContract, TileCopy, TileFill, TileMap, TilePad, TileReduce)
+
+
 def inner_statements(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
     """Every statement, outer before inner, those of CUDA kernels opened too; a pack's stores count as stores."""
     for stmt in walk_tir(stmts):
         yield stmt
         if isinstance(stmt, Packs):
             yield from (Store(pack.buffer, pack.index, pack.name) for pack in stmt.stores)
-        if isinstance(stmt, TileCopy) and not stmt.buffer_is_source:
-            yield Store(stmt.target, 0, stmt.source)
+        if isinstance(stmt, _WRITING) and stmt.target.space == "gmem":
+            yield Store(stmt.target.buffer, 0, stmt.target.buffer)
+        if isinstance(stmt, TileSync) and stmt.barrier is not None:
+            yield Store(stmt.barrier, 0, stmt.barrier)
+        for body in tile_bodies(stmt):
+            yield from inner_statements(body)
         if isinstance(stmt, (Packs, WidePath, TileMatmul)):
             yield from inner_statements(stmt.body)

@@ -6,11 +6,13 @@
 #include <cuda_runtime.h>
 #include <ucontext.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #undef __device__
@@ -19,7 +21,7 @@
 #undef __launch_bounds__
 #define __device__
 #define __global__
-#define __shared__ static
+#define __shared__ static thread_local
 #define __launch_bounds__(threads)
 
 namespace simt {
@@ -47,7 +49,7 @@ struct Machine {
 };
 
 inline Machine& machine() {
-  static Machine one;
+  static thread_local Machine one;
   return one;
 }
 
@@ -97,8 +99,8 @@ inline void release(Machine& m) {
 }
 
 using Body = void (*)(void**);
-inline Body body;
-inline void** arguments;
+inline thread_local Body body;
+inline thread_local void** arguments;
 
 inline void enter() {
   Machine& m = machine();
@@ -111,13 +113,39 @@ inline void enter() {
   yield();
 }
 
-/// Run `kernel` over `grid` blocks of `threads`, one block after the other; the text of the first failure, or "".
-inline std::string run(Body kernel, void** args, unsigned grid, unsigned threads) {
+/// Where the blocks of a cooperative launch meet; a failed block lets the others go on.
+struct Meeting {
+  std::atomic<unsigned> arrived{0}, round{0};
+  std::atomic<bool> failed{false};
+};
+inline Meeting& meeting() {
+  static Meeting one;
+  return one;
+}
+
+/// Wait for all blocks. Each runs in a thread of its own, its fibers take turns there.
+inline void grid_barrier() {
+  block_barrier();
+  if (machine().running->thread == 0) {
+    Meeting& m = meeting();
+    const unsigned round = m.round;
+    if (++m.arrived == machine().grid.x) {
+      m.arrived = 0;
+      ++m.round;
+    } else {
+      while (m.round == round && !m.failed) std::this_thread::yield();
+    }
+  }
+  block_barrier();
+}
+
+/// Run blocks `[first, last)` of `grid` one after the other; the text of the first failure, or "".
+inline std::string run_blocks(Body kernel, void** args, unsigned grid, unsigned threads, unsigned first, unsigned last) {
   Machine& m = machine();
   m.error.clear();
   body = kernel, arguments = args;
   m.grid = {grid, 1, 1}, m.block_size = {threads, 1, 1};
-  for (unsigned b = 0; b < grid && m.error.empty(); ++b) {
+  for (unsigned b = first; b < last && m.error.empty(); ++b) {
     m.block = {b, 0, 0};
     if (m.fibers.size() != threads) m.fibers = std::vector<Fiber>(threads);
     for (unsigned t = 0; t < threads; ++t) {
@@ -151,6 +179,24 @@ inline std::string run(Body kernel, void** args, unsigned grid, unsigned threads
     }
   }
   return m.error;
+}
+
+/// Run `kernel` over `grid` blocks of `threads`: one block after the other, or all at once where they meet.
+inline std::string run(Body kernel, void** args, unsigned grid, unsigned threads, bool cooperative) {
+  if (!cooperative) return run_blocks(kernel, args, grid, threads, 0, grid);
+  Meeting& m = meeting();
+  m.arrived = 0, m.round = 0, m.failed = false;
+  std::vector<std::string> errors(grid);
+  std::vector<std::thread> blocks;
+  for (unsigned b = 0; b < grid; ++b)
+    blocks.emplace_back([&, b] {
+      errors[b] = run_blocks(kernel, args, grid, threads, b, b + 1);
+      if (!errors[b].empty()) m.failed = true;
+    });
+  for (std::thread& block : blocks) block.join();
+  for (std::string const& error : errors)
+    if (!error.empty()) return error;
+  return "";
 }
 
 }  // namespace simt

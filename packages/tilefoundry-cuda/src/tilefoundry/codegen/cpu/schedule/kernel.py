@@ -13,7 +13,7 @@ from tilefoundry.codegen.cpu.schedule.rows import row_is_contiguous, schedule_ro
 from tilefoundry.codegen.cpu.schedule.scope import as_index, buffer_var
 from tilefoundry.codegen.cpu.schedule.whole import is_whole_op, schedule_whole
 from tilefoundry.codegen.cpu.views import View
-from tilefoundry.ir.core.expr import Bind, Call, Var
+from tilefoundry.ir.core.expr import Bind, Call, For, MeshScope, Stmt, Var
 from tilefoundry.ir.core.kinds import ReduceKind
 from tilefoundry.ir.errors import LoweringError
 from tilefoundry.ir.hir.function import Function
@@ -21,6 +21,7 @@ from tilefoundry.ir.passes import Names
 from tilefoundry.ir.tir import Abort, Apply, Comment, Guard, PrimFunction, TirStmt
 from tilefoundry.ir.types import Dim, DimExpr, DimVar, DType, TensorType, TupleType, bounds, dim_vars, scalar
 from tilefoundry.ir.types.dim import product
+from tilefoundry.ir.types.shard import PERSISTENT
 
 __all__ = ["KernelSpec", "comments_of", "empty_checks", "kernel_params", "nest_of", "schedule"]
 
@@ -40,19 +41,26 @@ class KernelSpec:
     outputs: tuple[View, ...]
 
     def dims(self) -> tuple[str, ...]:
-        """Names of the extents that the kernel depends on, in alphabetical order."""
+        """Names of the extents that the kernel depends on, in alphabetical order; those of its own loops are not."""
         found: dict[str, None] = {}
         for view in (*self.inputs, *self.outputs):
             for dim in (*view.shape, *view.strides, view.offset):
                 found.update((var.name, None) for var in dim_vars(dim))
+        own: set[str] = {PERSISTENT.name}
         for stmt in self.function.stmts():
-            assert isinstance(stmt, Bind)
+            if isinstance(stmt, For):
+                own |= {stmt.index.name} | ({stmt.window.name} if stmt.window is not None else set())
             for dim in _dims_of(stmt):
                 found.update((var.name, None) for var in dim_vars(dim))
-        return tuple(sorted(found))
+        return tuple(sorted(name for name in found if name not in own))
 
 
-def _dims_of(bind: Bind) -> tuple[Dim, ...]:
+def _dims_of(stmt: Stmt) -> tuple[Dim, ...]:
+    if isinstance(stmt, For):
+        return (stmt.start, stmt.stop, stmt.step)
+    if isinstance(stmt, MeshScope):
+        return tuple(stmt.mesh.layout.shape)
+    bind = stmt
     types = [bind.target.type, *(arg.type for arg in bind.value.args)]
     attrs = [value for _, value in bind.value.attrs] if isinstance(bind.value, Call) else []
     found: list[Dim] = []

@@ -8,7 +8,7 @@ from tilefoundry.codegen.cpu.emit.scalars import dtype_name
 from tilefoundry.codegen.cpu.emit.source import written_buffers
 from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
 from tilefoundry.codegen.cuda.statements import Combine, TileMatmul, inner_statements
-from tilefoundry.codegen.cuda.tiles import TileReduce
+from tilefoundry.codegen.cuda.tiles import TileAsync, TileReduce, TileSync
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
@@ -30,6 +30,10 @@ def used_features(kernels: Sequence[PrimFunction]) -> tuple[str, ...]:
         for stmt in inner_statements(kernel.body):
             if isinstance(stmt, (Accumulator, Combine, TileReduce)):
                 found.add("REDUCE")
+            elif isinstance(stmt, TileSync):
+                found.add("SYNC")
+            elif isinstance(stmt, TileAsync):
+                found.add("ASYNC")
             elif isinstance(stmt, TileMatmul):
                 found.add("MATMUL")
             elif isinstance(stmt, Evaluate):
@@ -61,7 +65,8 @@ def device_source(kernels: Sequence[PrimFunction], threads: int) -> str:
 def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
     """One kernel."""
     written = written_buffers(tuple(inner_statements(function.body)))
-    params = ", ".join(_param(param, param.name in written) for param in function.params)
+    meets = any(isinstance(stmt, TileSync) for stmt in inner_statements(function.body))
+    params = ", ".join(_param(param, param.name in written, meets) for param in function.params)
     bounds = f"__launch_bounds__({threads}) " if threads else ""
     with out.block(f'extern "C" __global__ void {bounds}{symbol_of(function.name)}({params}) {{'):
         narrow = _stores_narrow(function, written)
@@ -75,10 +80,12 @@ def _stores_narrow(function: PrimFunction, written: set[str]) -> bool:
     return bool(floats) and all(dtype.bits <= 16 for dtype in floats)
 
 
-def _param(param: Var, written: bool) -> str:
+def _param(param: Var, written: bool, meets: bool) -> str:
+    """What is written before a barrier and read after it by others must not be taken for this thread's alone."""
     assert isinstance(param.type, TensorType)
     name = mangle(param.name)
     if param.type.dtype is DType.i64 and param.is_const:
         return f"const index_t {name}"
     kind = dtype_name(param.type.dtype)
-    return f"{'' if written else 'const '}{kind}* __restrict__ const {name}"
+    alone = "" if written and meets else " __restrict__"
+    return f"{'' if written else 'const '}{kind}*{alone} const {name}"

@@ -121,8 +121,9 @@ class _HostStatements(StatementEmitter):
             places: list[str] = []
             for i, arg in enumerate(stmt.args):
                 places.append(self._place(arg, i))
-            if stmt.attributes and dict(stmt.attributes).get("grid_barrier"):
-                places.append("&barrier_")
+            zeroed = dict(stmt.attributes).get("zeroed")
+            if zeroed is not None:
+                self.out.line(f"call_.zero_words({self.expr(zeroed)}, 2);")
             self.out.line(f"void* args_[] = {{{', '.join(places) or 'nullptr'}}};")
             self.out.line(f"call_.launch({number}, {self._grid(stmt.grid[0], number)}, args_);")
 

@@ -1,16 +1,39 @@
-"""CUDA text of hand-placed kernels: shard tensors and one ``ops::`` call per op."""
+"""CUDA text of hand-placed kernels: shard tensors, parts of buffers, and one ``ops::`` call per op on them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tilefoundry.codegen.cpu.emit.scalars import dtype_name, literal
-from tilefoundry.codegen.cuda.tiles import MeshValue, TileAlloc, TileCopy, TileMap, TileReduce, dtype_of
-from tilefoundry.ir.core.expr import Constant, Var
-from tilefoundry.ir.types import TensorType
+from tilefoundry.codegen.cuda.tiles import (
+    Fragment,
+    MeshValue,
+    Part,
+    TileAsync,
+    TileContract,
+    TileCopy,
+    TileFill,
+    TileLoop,
+    TileMap,
+    TileOnly,
+    TilePad,
+    TileReduce,
+    TileRegisters,
+    TileShared,
+    TileSync,
+    TileText,
+    dtype_of,
+    element,
+)
+from tilefoundry.codegen.identifiers import mangle
+from tilefoundry.ir.core.expr import Constant
+from tilefoundry.ir.types import Dim, DimVar, DType
 from tilefoundry.ir.types.dim import product
-from tilefoundry.ir.types.shard import Partial, ShardLayout, Split
+from tilefoundry.ir.types.shard import LevelAxes, Mesh, Partial, Split
 
 if TYPE_CHECKING:
     from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
@@ -34,40 +57,53 @@ def _row_major(shape: tuple[Any, ...]) -> str:
     return _layout(shape or (1,), tuple(reversed(strides)) or (1,))
 
 
+def _mesh_text(mesh: Mesh) -> str:
+    levels = ", ".join(f"TopologyScope::{name}" for name in mesh.level_names)
+    return f"make_mesh<{levels}>({_layout(mesh.layout.shape, mesh.layout.settled)}{{}})"
+
+
 def write_mesh(to: DeviceEmitter, stmt: MeshValue) -> None:
-    """``auto const m = make_mesh<levels...>(layout)``."""
-    levels = ", ".join(f"TopologyScope::{name}" for name in stmt.mesh.level_names)
-    layout = _layout(stmt.mesh.layout.shape, stmt.mesh.layout.settled)
-    to.out.line(f"auto const {stmt.name}_ = make_mesh<{levels}>({layout}{{}});")
+    """The mesh as a value, and where the running instance is on it."""
+    if stmt.mesh is not None:
+        to.out.line(f"[[maybe_unused]] auto const {mangle(stmt.name)} = {_mesh_text(stmt.mesh)};")
+    names = dict(stmt.coordinates)
+    for part in stmt.levels:
+        for axis, extent, step in zip(part.axes, part.shape, part.strides, strict=True):
+            text = "0" if extent == 1 else _coordinate(to, part, extent, step)
+            to.out.line(f"[[maybe_unused]] const index_t {to.name(names[axis])} = {text};")
 
 
-def write_alloc(to: DeviceEmitter, stmt: TileAlloc) -> None:
-    """Registers as a shard tensor; the global layout is the value's logical shape."""
-    name, layout = to.name(stmt.target), stmt.layout
-    assert isinstance(stmt.target.type, TensorType) and layout.strides is not None
-    size = product(layout.local_shape)
-    strides = _register_strides(layout)
-    attrs = ", ".join(_attr(attr) for attr in layout.attrs)
-    kind = dtype_name(dtype_of(stmt.target))
-    to.out.comment(f"{stmt.target.name}: {stmt.target.type}")
-    to.out.line(f"using {name}_layout_ = {_layout(layout.shape, strides)};")
-    to.out.line(f"using {name}_global_ = {_row_major(stmt.target.type.shape)};")
-    shard = f"make_shard_layout({name}_layout_{{}}, cute::tuple<{attrs}>{{}}, {stmt.mesh}_)"
-    registers = f"cute::make_tensor<{kind}>(cute::Int<{size}>{{}})"
-    to.out.line(f"auto {name} = make_shard_tensor({registers}, {name}_global_{{}}, {shard});")
+def _coordinate(to: DeviceEmitter, part: LevelAxes, extent: Dim, step: Dim) -> str:
+    text = f"program_id<TopologyScope::{part.level.name}>()"
+    if step != 1:
+        text += f" / ({to.dim(step)})"
+    slowest = product((extent, step)) == product(part.shape)
+    return text if slowest else f"{text} % ({to.dim(extent)})"
 
 
-def _register_strides(layout: ShardLayout) -> tuple[Any, ...]:
-    """0 on split axes, the rest row-major over what an instance holds, unless the program says otherwise."""
-    if layout.owns_engines:
-        return layout.strides  # type: ignore[return-value]  # settled
-    strides: list[Any] = [0] * len(layout.shape)
-    step = 1
-    for axis in reversed(range(len(layout.shape))):
-        if axis not in layout.splits:
-            strides[axis] = step
-            step *= layout.shape[axis]  # type: ignore[assignment]  # static
-    return tuple(strides)
+def write_registers(to: DeviceEmitter, stmt: TileRegisters) -> None:
+    """Registers; a distributed value is a shard tensor around them."""
+    name, kind = to.name(stmt.target), dtype_name(dtype_of(stmt.target))
+    registers = f"cute::make_tensor<{kind}>(cute::Int<{max(stmt.size, 1)}>{{}})"
+    if stmt.fragment is None:
+        to.out.line(f"auto {name} = {registers};")
+        to.out.line(f"{kind}* const {_address(name)} = {name}.data();")
+        return
+    layout = stmt.fragment.layout
+    to.out.line(f"using {name}_layout_ = {_layout(layout.shape, layout.strides or ())};")
+    shard = _shard(f"{name}_layout_", stmt.fragment)
+    to.out.line(f"auto {name} = make_shard_tensor({registers}, {_row_major(layout.shape)}{{}}, {shard});")
+    to.out.line(f"{kind}* const {_address(name)} = {name}.data();")
+
+
+def _address(name: str) -> str:
+    return f"{name}_at_"
+
+
+def _shard(layout: str, fragment: Fragment) -> str:
+    """A shard layout; the mesh is written out, since it may be a part of the scope's."""
+    attrs = ", ".join(_attr(attr) for attr in fragment.layout.attrs)
+    return f"make_shard_layout({layout}{{}}, cute::tuple<{attrs}>{{}}, {_mesh_text(fragment.layout.mesh)})"
 
 
 def _attr(attr: Any) -> str:
@@ -76,60 +112,262 @@ def _attr(attr: Any) -> str:
     return f"shard::P<ops::{attr.reduction}_op>" if isinstance(attr, Partial) else "shard::B"
 
 
+def write_shared(to: DeviceEmitter, stmt: TileShared) -> None:
+    """Shared memory, aligned for the widest access."""
+    kind, name = dtype_name(dtype_of(stmt.target)), to.name(stmt.target)
+    to.out.line(f"alignas(16) __shared__ unsigned char {name}_bytes_[{stmt.size} * sizeof({kind})];")
+    to.out.line(f"{kind}* const {name} = reinterpret_cast<{kind}*>({name}_bytes_);")
+
+
+def _base(to: DeviceEmitter, part: Part) -> str:
+    name = to.name(part.buffer)
+    return _address(name) if part.space == "rmem" else name
+
+
+def _view(to: DeviceEmitter, part: Part) -> str:
+    """A part as a CuTe tensor in its memory space."""
+    base = _base(to, part)
+    if part.offset != 0:
+        base += f" + ({to.dim(part.offset)})"
+    layout = _part_layout(to, part)
+    if part.space == "gmem":
+        return f"as_gmem({base}, {layout})"
+    pointer = f"cute::make_smem_ptr({base})" if part.space == "smem" else base
+    return f"cute::make_tensor({pointer}, {layout})"
+
+
+def _part_layout(to: DeviceEmitter, part: Part) -> str:
+    shape, strides = part.shape or (1,), part.strides or (0,)
+    if all(isinstance(step, int) for step in strides):
+        return _layout(shape, strides) + "{}"
+    steps = ", ".join(
+        f"cute::Int<{step}>{{}}" if isinstance(step, int) else f"index_t({to.dim(step)})" for step in strides
+    )
+    return f"cute::make_layout({_static('Shape', shape)}{{}}, cute::make_stride({steps}))"
+
+
+@contextmanager
+def _inside(
+    to: DeviceEmitter, parts: list[Part], otherwise: Callable[[list[Part]], None] | None = None
+) -> Iterator[list[Part]]:
+    """Loops over the axes along which elements may be missing; the body sees the rest of the parts."""
+    limits = {limit.mode: limit.bound for part in parts for limit in part.limits}
+    with ExitStack() as stack:
+        checks = []
+        for mode, bound in limits.items():
+            index = element(mode)
+            to.out.line("CUTE_UNROLL")
+            head = f"for (int {to.dim(index)} = 0; {to.dim(index)} < {parts[0].shape[mode]}; ++{to.dim(index)}) {{"
+            stack.enter_context(to.out.block(head))
+            checks.append(f"{to.dim(index)} < {to.dim(bound)}")
+            parts = [_at(part, mode, index) for part in parts]
+        parts = [replace(part, limits=()) for part in parts]
+        if not checks:
+            yield parts
+            return
+        with to.out.block(f"if ({' && '.join(checks)}) {{"):
+            yield parts
+        if otherwise is not None:
+            with to.out.block("else {"):
+                otherwise(parts)
+
+
+def _at(part: Part, mode: int, index: DimVar) -> Part:
+    """The part at one index of a mode."""
+    shape = tuple(1 if m == mode else n for m, n in enumerate(part.shape))
+    return replace(part, offset=part.offset + product((index, part.strides[mode])), shape=shape)
+
+
 def write_copy(to: DeviceEmitter, stmt: TileCopy) -> None:
-    """``copy`` between a distributed value and the whole of it, seen with the canonical shape."""
-    buffer, held = (stmt.source, stmt.target) if stmt.buffer_is_source else (stmt.target, stmt.source)
-    assert isinstance(held.type, TensorType)
-    layout = held.type.layout
-    assert layout is not None, f"{held.name} is distributed"
+    """``copy`` between two parts; registers get 0 for elements that are not there."""
+
+    def zero(parts: list[Part]) -> None:
+        to.out.line(f"auto none_ = {_view(to, parts[1])};")
+        to.out.line(f"ops::fill(none_, {dtype_name(dtype_of(stmt.target.buffer))}(0));")
+
+    missing = zero if stmt.target.space == "rmem" else None
+    with to.out.block("{"), _inside(to, [stmt.source, stmt.target], missing) as (source, target):
+        to.out.line(f"auto const from_ = {_view(to, source)};")
+        to.out.line(f"auto into_ = {_view(to, target)};")
+        to.out.line("copy(from_, into_);")
+
+
+def write_async(to: DeviceEmitter, stmt: TileAsync) -> None:
+    """``ops::copy_async`` and its commit."""
     with to.out.block("{"):
-        to.out.line(f"auto whole_ = as_gmem({to.name(buffer)}, {_row_major(layout.shape)}{{}});")
-        pair = f"whole_, {to.name(held)}" if stmt.buffer_is_source else f"{to.name(held)}, whole_"
-        to.out.line(f"copy({pair});")
+        to.out.line(f"auto const from_ = {_view(to, stmt.source)};")
+        to.out.line(f"auto into_ = {_view(to, stmt.target)};")
+        to.out.line("ops::copy_async(from_, into_);")
+        to.out.line("ops::cp_async_commit();")
+
+
+def write_text(to: DeviceEmitter, stmt: TileText) -> None:
+    """The line, names of the program in braces."""
+    to.out.line(re.sub(r"\{(\w+)\}", lambda m: mangle(m[1]), stmt.text))
+
+
+def write_fill(to: DeviceEmitter, stmt: TileFill) -> None:
+    """``ops::fill``, or a loop where elements depend on their index."""
+    kind = dtype_name(dtype_of(stmt.target.buffer))
+    if isinstance(stmt.value, Constant):
+        with to.out.block("{"), _inside(to, [stmt.target]) as (target,):
+            to.out.line(f"auto into_ = {_view(to, target)};")
+            to.out.line(f"ops::fill(into_, {_number(stmt.value.value, dtype_of(stmt.value))});")
+        return
+    with _loops(to, stmt.target.shape, 0):
+        place = stmt.target.offset + _dot(stmt.target.strides, 0)
+        to.out.line(
+            f"{_base(to, stmt.target)}[{to.dim(place)}] = convert<{kind}>(index_t({to.dim(stmt.value)}));"
+        )
+
+
+def _number(value: Any, dtype: DType) -> str:
+    return literal(value, dtype).replace("std::numeric_limits", "stdx::numeric_limits")
+
+
+@contextmanager
+def _loops(to: DeviceEmitter, shape: tuple[int, ...], first: int) -> Iterator[None]:
+    """Unrolled loops over the modes of a part, numbered from ``first``."""
+    with ExitStack() as stack:
+        for mode, extent in enumerate(shape, first):
+            index = to.dim(element(mode))
+            to.out.line("CUTE_UNROLL")
+            stack.enter_context(to.out.block(f"for (int {index} = 0; {index} < {extent}; ++{index}) {{"))
+        yield
+
+
+def _dot(strides: Iterable[Dim], first: int) -> Dim:
+    total: Dim = 0
+    for mode, step in enumerate(strides, first):
+        total = total + product((element(mode), step))
+    return total
 
 
 def write_map(to: DeviceEmitter, stmt: TileMap) -> None:
     """One call of the family's entry."""
     with to.out.block("{"):
         operands = [_operand(to, operand, i) for i, operand in enumerate(stmt.operands)]
-        args = [*([f"ops::{stmt.tag}_op{{}}"] if stmt.tag else []), *operands, to.name(stmt.target)]
-        dtype = dtype_of(stmt.target)
-        args += [literal(value, dtype) for value in stmt.extra]
+        to.out.line(f"auto into_ = {_view(to, stmt.target)};")
+        dtype = dtype_of(stmt.target.buffer)
+        if stmt.family == "divide":
+            kind = dtype_name(dtype)
+            to.out.line(f"const {kind} count_ = convert<{kind}>({to.dim(stmt.extra[0])});")
+            count = "cute::make_tensor(&count_, cute::make_layout(cute::_1{}))"
+            to.out.line(f"ops::binary(ops::div_op{{}}, {operands[0]}, {count}, into_);")
+            return
+        args = [*([f"ops::{stmt.tag}_op{{}}"] if stmt.tag else []), *operands, "into_"]
+        args += [_number(value, dtype) for value in stmt.extra]
         to.out.line(f"ops::{stmt.family}({', '.join(args)});")
 
 
-def _operand(to: DeviceEmitter, operand: Var | Constant, i: int) -> str:
-    if isinstance(operand, Var):
-        return to.name(operand)
+def _operand(to: DeviceEmitter, operand: Part | Constant, i: int) -> str:
+    if isinstance(operand, Part):
+        to.out.line(f"auto const operand{i}_ = {_view(to, operand)};")
+        return f"operand{i}_"
     dtype = dtype_of(operand)
     kind = dtype_name(dtype)
-    value = literal(operand.value, dtype).replace("std::numeric_limits", "stdx::numeric_limits")
-    to.out.line(f"const {kind} literal{i}_ = convert<{kind}>({value});")
+    to.out.line(f"const {kind} literal{i}_ = convert<{kind}>({_number(operand.value, dtype)});")
     return f"cute::make_tensor(&literal{i}_, cute::make_layout(cute::_1{{}}))"
 
 
+def write_pad(to: DeviceEmitter, stmt: TilePad) -> None:
+    """The identity where an element is not there."""
+    kind = dtype_name(dtype_of(stmt.target.buffer))
+    value = f"ops::{stmt.op}_op::template identity<accumulate_t<{kind}>>()"
+
+    def identity(parts: list[Part]) -> None:
+        to.out.line(f"auto none_ = {_view(to, parts[0])};")
+        to.out.line(f"ops::fill(none_, {value});")
+
+    with to.out.block("{"), _inside(to, [stmt.target], identity):
+        to.out.comment("elements that are there stay")
+
+
 def write_reduce(to: DeviceEmitter, stmt: TileReduce) -> None:
-    """A fold of the instance's own elements, or the join of partial values with its workspace."""
-    source, target = to.name(stmt.source), to.name(stmt.target)
+    """A fold of the instance's own elements, or a join over threads with its workspace."""
     axes = f"ops::axes<{', '.join(map(str, stmt.axes))}>"
     op = f"ops::{stmt.op}_op"
     with to.out.block("{"):
-        if stmt.folds:
-            to.out.line(f"auto const own_ = local({source});")
-            to.out.line(f"auto result_ = local({target});")
-            to.out.line(f"ops::reduce<{op}, {axes}>(own_, result_);")
+        to.out.line(f"auto into_ = {_view(to, replace(stmt.target, limits=()))};")
+        if stmt.fragment is None:
+            to.out.line(f"auto const own_ = {_view(to, replace(stmt.source, limits=()))};")
+            to.out.line(f"ops::reduce<{op}, {axes}>(own_, into_);")
             return
-        sizes = f"{op}, {axes}, decltype({source}), decltype({target})"
+        layout = stmt.fragment.layout
+        flat = f"cute::make_layout(cute::Int<{product(stmt.source.shape)}>{{}})"
+        own = f"cute::make_tensor({_base(to, stmt.source)} + ({to.dim(stmt.source.offset)}), {flat})"
+        to.out.line(f"using Parts_ = {_layout(layout.shape, layout.strides or ())};")
+        shard = _shard("Parts_", stmt.fragment)
+        to.out.line(f"auto const parts_ = make_shard_tensor({own}, {_row_major(layout.shape)}{{}}, {shard});")
+        sizes = f"{op}, {axes}, decltype(parts_), decltype(into_)"
         to.out.line(f"constexpr int bytes_ = ops::reduce_workspace_bytes<{sizes}>();")
         to.out.line("alignas(16) __shared__ unsigned char workspace_[bytes_ > 0 ? bytes_ : 16];")
-        to.out.line(f"ops::reduce<{op}, {axes}>({source}, {target}, workspace_);")
+        to.out.line(f"ops::reduce<{op}, {axes}>(parts_, into_, workspace_);")
+
+
+def write_contract(to: DeviceEmitter, stmt: TileContract) -> None:
+    """Sums of products, each in the accumulator's type, rounded once."""
+    dtype = dtype_of(stmt.target.buffer)
+    kind = dtype_name(dtype)
+    wide = f"accumulate_t<{kind}>"
+    rank = len(stmt.target.shape)
+    with _loops(to, stmt.target.shape, 0):
+        to.out.line(f"{wide} sum_ = {wide}(0);")
+        with _loops(to, stmt.depth, rank):
+            factors = [
+                f"convert<{wide}>({_base(to, part)}[{to.dim(part.offset + _dot(part.strides, 0))}])"
+                for part in (stmt.lhs, stmt.rhs)
+            ]
+            to.out.line(f"sum_ += {' * '.join(factors)};")
+        place = stmt.target.offset + _dot(stmt.target.strides, 0)
+        to.out.line(f"{_base(to, stmt.target)}[{to.dim(place)}] = convert<{kind}>(sum_);")
+
+
+def write_sync(to: DeviceEmitter, stmt: TileSync) -> None:
+    """One call of the barrier's entry."""
+    kind = f"ops::SyncKind::{stmt.kind}"
+    if stmt.barrier is not None:
+        to.out.line(f"ops::sync<{kind}>(reinterpret_cast<unsigned*>({to.name(stmt.barrier)}));")
+    elif stmt.kind in ("cta", "warp"):
+        to.out.line(f"ops::sync<{kind}>();")
+    else:
+        to.out.line(f"ops::sync<{kind}, {stmt.base}, {stmt.count}, {stmt.mask}u, {stmt.number}>();")
+
+
+def write_loop(to: DeviceEmitter, stmt: TileLoop) -> None:
+    """A counted loop."""
+    index = to.name(stmt.index)
+    start, stop, step = (to.dim(dim) for dim in (stmt.start, stmt.stop, stmt.step))
+    head = f"for (index_t {index} = {start}; {index} < {stop}; {index} += {step}) {{"
+    with to.out.block(head):
+        if stmt.window is not None:
+            window, length = stmt.window
+            rest = f"{to.dim(stmt.stop)} - {index}"
+            step = to.dim(length)
+            to.out.line(f"const index_t {to.name(window)} = {rest} < {step} ? {rest} : {step};")
+        to.stmts(stmt.body)
+
+
+def write_only(to: DeviceEmitter, stmt: TileOnly) -> None:
+    """One of several holders acts."""
+    with to.out.block(f"if ({' && '.join(f'{to.dim(dim)} == 0' for dim in stmt.zeros)}) {{"):
+        to.stmts(stmt.body)
 
 
 TILE_WRITERS: dict[type, Callable[[Any, Any], None]] = {
     MeshValue: write_mesh,
-    TileAlloc: write_alloc,
+    TileAsync: write_async,
+    TileContract: write_contract,
     TileCopy: write_copy,
+    TileFill: write_fill,
+    TileLoop: write_loop,
     TileMap: write_map,
+    TileOnly: write_only,
+    TilePad: write_pad,
     TileReduce: write_reduce,
+    TileRegisters: write_registers,
+    TileShared: write_shared,
+    TileSync: write_sync,
+    TileText: write_text,
 }
 """Statement -> what writes it."""

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include <tilefoundry/runtime/host/arguments.h>
@@ -21,7 +22,7 @@ struct Kernel {
 }  // namespace tilefoundry
 
 /// Generated with the images: run the kernel called `symbol`.
-std::string emulated_launch(const char* symbol, void** args, unsigned grid, unsigned threads);
+std::string emulated_launch(const char* symbol, void** args, unsigned grid, unsigned threads, bool cooperative);
 
 namespace tilefoundry {
 namespace host {
@@ -43,10 +44,11 @@ class Call {
   Call(Program& program, int) : program_(program) {}
   DLDevice device() const { return DLDevice{kDLCPU, 0}; }
   std::int64_t resident(int) const { return 4; }
+  void zero_words(void* address, std::size_t count) const { std::memset(address, 0, 4 * count); }
   void launch(int i, std::int64_t grid, void** args) const {
     if (grid <= 0) return;
     Kernel const& k = program_.kernel(i);
-    const std::string error = emulated_launch(k.symbol, args, static_cast<unsigned>(grid), static_cast<unsigned>(k.block));
+    const std::string error = emulated_launch(k.symbol, args, static_cast<unsigned>(grid), static_cast<unsigned>(k.block), k.cooperative);
     if (!error.empty()) fail("RuntimeError", {k.label, ": ", error.c_str()});
   }
 

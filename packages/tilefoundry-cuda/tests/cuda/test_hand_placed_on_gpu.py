@@ -1,0 +1,68 @@
+"""Hand-placed programs on the GPU. Oracle: the evaluator, full tensors."""
+
+import pytest
+import torch
+
+from tilefoundry import func, jit
+from tilefoundry.dsl import Mesh, Tensor, Topology, tf
+from tilefoundry.evaluator import evaluate
+
+from .hand_placed_programs import PROGRAMS, arguments, compare
+from .test_hand_placed import gated, joined_over_blocks, row_sums
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_equal_the_evaluator(name):
+    program = PROGRAMS[name]
+    compiled = jit(program, target="cuda")
+    for rows in (1, 7, 1000):
+        given = arguments(program, rows, "cuda")
+        compare(compiled(*given), evaluate(program, *given))
+
+
+@pytest.mark.parametrize("program", [gated, row_sums, joined_over_blocks])
+def test_first_programs_equal_the_evaluator(program):
+    given = arguments(program, 1, "cuda")
+    compare(jit(program, target="cuda")(*given), evaluate(program, *given))
+
+
+def test_a_grid_barrier_serves_calls_one_after_the_other_and_in_a_graph():
+    program = PROGRAMS["two_phases"]
+    compiled = jit(program, target="cuda")
+    (x,) = arguments(program, 1, "cuda")
+    out = torch.empty_like(x)
+    for _ in range(50):
+        compiled(x, out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        compiled(x, out)
+        compiled(x, out)
+    for _ in range(20):
+        x.normal_()
+        graph.replay()
+        compare(out, evaluate(program, x))
+
+
+def test_more_blocks_than_can_be_resident_are_refused_before_the_launch():
+    blocks = 2**16
+
+    @func(topologies=(Topology("cta", blocks), Topology("thread", 32)))
+    def totals(x: Tensor[(blocks, 32), "f32"]) -> Tensor[(1, 32), "f32"]:
+        with Mesh(("cta", "thread"), (blocks, 32), ("b", "t")) as m:
+            a = tf.reshard(x, (blocks @ m.b, 32 @ m.t), "rmem")
+            y = tf.reshard(a * 2.0, (blocks @ m.b, 32 @ m.t), "gmem")
+        with Mesh(("cta", "thread"), (blocks, 32), ("b", "t")) as n:
+            c = tf.reshard(y[0:1, :], (1, 32 @ n.t), "rmem")
+            out = tf.reshard(c, (1, 32 @ n.t), "gmem")
+        return out
+
+    x = torch.ones(blocks, 32, device="cuda")
+    out = torch.full((1, 32), 7.0, device="cuda")
+    with pytest.raises(
+        RuntimeError, match=f"grid barrier, so that all of its {blocks} blocks must be resident"
+    ):
+        jit(totals, target="cuda")(x, out)
+    torch.cuda.synchronize()
+    assert bool((out == 7).all())
