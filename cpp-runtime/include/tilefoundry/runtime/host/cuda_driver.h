@@ -48,6 +48,7 @@ struct Driver {
   int (*device_attribute)(int*, int, int);
   int (*load_module)(CuModule*, const void*);
   int (*get_function)(CuFunction*, CuModule, const char*);
+  int (*get_global)(CuAddress*, std::size_t*, CuModule, const char*);
   int (*set_attribute)(CuFunction, int, int);
   int (*occupancy)(int*, CuFunction, int, std::size_t);
   int (*launch)(CuLaunchConfig const*, CuFunction, void**, void**);
@@ -86,6 +87,7 @@ struct Driver {
     find(library, "cuDeviceGetAttribute", d.device_attribute);
     find(library, "cuModuleLoadData", d.load_module);
     find(library, "cuModuleGetFunction", d.get_function);
+    find(library, "cuModuleGetGlobal_v2", d.get_global);
     find(library, "cuFuncSetAttribute", d.set_attribute);
     find(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", d.occupancy);
     find(library, "cuLaunchKernelEx", d.launch);

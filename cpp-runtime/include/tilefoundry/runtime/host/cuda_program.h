@@ -14,7 +14,8 @@
 namespace tilefoundry {
 namespace host {
 
-/// A kernel: its symbol, the image that holds it, the threads of a block, and the dynamic shared memory of a launch.
+/// A kernel: its symbol, the image that holds it, the threads of a block, and the dynamic shared memory of a launch;
+/// -1: the image says how much, by an array `<symbol>_shared_kib` of as many bytes as the launch takes KiB.
 struct Kernel {
   const char* symbol;
   const char* label;
@@ -38,6 +39,7 @@ class Program {
     CuContext context = nullptr;
     int processors = 0;
     std::unique_ptr<CuFunction[]> functions;
+    std::unique_ptr<int[]> shared;    ///< bytes of dynamic shared memory of each kernel's launch
     std::unique_ptr<int[]> resident;  ///< blocks of each kernel that one multiprocessor holds
   };
 
@@ -82,17 +84,26 @@ class Program {
     }
     made->functions = std::make_unique<CuFunction[]>(kernel_count_);
     made->resident = std::make_unique<int[]>(kernel_count_);
+    made->shared = std::make_unique<int[]>(kernel_count_);
     for (int i = 0; i < kernel_count_; ++i) {
       Kernel const& k = kernels_[i];
       CuFunction& function = made->functions[i];
       driver.check(driver.get_function(&function, modules[k.image], k.symbol), "cuModuleGetFunction");
-      if (k.shared_bytes > 48 * 1024)
-        driver.check(driver.set_attribute(function, 8, k.shared_bytes), "cuFuncSetAttribute");
-      driver.check(driver.occupancy(&made->resident[i], function, k.block, k.shared_bytes),
+      const int shared = made->shared[i] = k.shared_bytes >= 0 ? k.shared_bytes : stated_bytes(driver, modules[k.image], k);
+      if (shared > 48 * 1024) driver.check(driver.set_attribute(function, 8, shared), "cuFuncSetAttribute");
+      driver.check(driver.occupancy(&made->resident[i], function, k.block, shared),
                    "cuOccupancyMaxActiveBlocksPerMultiprocessor");
     }
     loaded_[device].store(made.get(), std::memory_order_release);
     return *made.release();  // lives as long as the process, like the driver's modules
+  }
+
+  static int stated_bytes(Driver const& driver, CuModule module, Kernel const& k) {
+    CuAddress address = 0;
+    std::size_t kib = 0;
+    const std::string name = std::string(k.symbol) + "_shared_kib";
+    driver.check(driver.get_global(&address, &kib, module, name.c_str()), "cuModuleGetGlobal");
+    return static_cast<int>(kib) * 1024;
   }
 
   const void* const* images_;
@@ -166,7 +177,7 @@ class Call {
     cooperative.value.cooperative = 1;
     CuLaunchConfig config{{static_cast<unsigned>(grid), 1, 1},
                           {static_cast<unsigned>(k.block), 1, 1},
-                          static_cast<unsigned>(k.shared_bytes),
+                          static_cast<unsigned>(on_.shared[i]),
                           stream_,
                           k.cooperative ? &cooperative : nullptr,
                           k.cooperative ? 1u : 0u};

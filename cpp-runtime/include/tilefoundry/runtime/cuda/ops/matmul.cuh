@@ -4,8 +4,17 @@
 
 #include <tilefoundry/runtime/cuda/ops/matmul_mma.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_simt.cuh>
+#include <tilefoundry/runtime/cuda/ops/matmul_stream.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_tma.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_wgmma.cuh>
+
+/// Dynamic shared memory of the kernel as an array of bytes at a multiple of 1024; a host that runs kernels for tests
+/// has static memory instead.
+#if defined(__CUDACC__)
+#define TILEFOUNDRY_DYNAMIC_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
+#else
+#define TILEFOUNDRY_DYNAMIC_SHARED(name) alignas(1024) static unsigned char name[64 * 1024]
+#endif
 
 namespace tilefoundry {
 namespace ops {
@@ -61,15 +70,54 @@ __device__ constexpr int static_threads() {
   return Dim::value;
 }
 
+/// Rows of the result where they are static, else 0.
+template <class View>
+__device__ constexpr int static_rows() {
+  using Rows = decltype(cute::size<View::rank - 2>(stdx::declval<typename View::layout_type>()));
+  if constexpr (cute::is_static<Rows>::value) {
+    return Rows::value;
+  } else {
+    return 0;
+  }
+}
+
+template <class T>
+using view_t = decltype(core::plain_view(stdx::declval<T const&>()));
+
+/// Few rows, and columns of b that are contiguous along k: then b is read once, at the rate of memory.
+template <class A, class B, class D>
+__device__ constexpr bool streams() {
+  constexpr int rows = static_rows<view_t<D>>();
+  using OB = decltype(operand_of<1, 0>(stdx::declval<view_t<B>>(), 0));
+  return rows >= 1 && rows <= 8 && OB::k_contiguous;
+}
+
+/// The tier of a call: by extents where they are static, else by element types and block.
+template <class A, class B, class D, int Threads>
+__device__ constexpr auto tier_for() {
+  if constexpr (streams<A, B, D>()) {
+    return StreamTier<element_t<A>, element_t<B>, Threads, static_rows<view_t<D>>()>{};
+  } else {
+    return select_tier<element_t<A>, element_t<B>, Threads>();
+  }
+}
+template <class A, class B, class D, int Threads>
+using tier_t = decltype(tier_for<A, B, D, Threads>());
+
 }  // namespace matmul_impl
+
+/// `matmul_workspace_bytes` for element types.
+template <class A, class B, int Threads>
+__device__ constexpr int matmul_bytes() {
+  return decltype(matmul_impl::select_tier<A, B, Threads>())::bytes;
+}
 
 /// Shared memory that `matmul` with operands of types A and B needs in a block of `Threads`, aligned to 1024 bytes.
 /// At most 48 KiB, which static shared memory holds, except for 16-bit operands in blocks of 288 threads on sm_90a:
 /// eight warps that multiply and one that fetches take more than 200 KiB of dynamic shared memory.
 template <class A, class B, int Threads>
 __device__ constexpr int matmul_workspace_bytes() {
-  using Tier = decltype(matmul_impl::select_tier<matmul_impl::element_t<A>, matmul_impl::element_t<B>, Threads>());
-  return Tier::bytes;
+  return matmul_bytes<matmul_impl::element_t<A>, matmul_impl::element_t<B>, Threads>();
 }
 
 /// d(m, n) = epilogue of sum over k of a(m, k) b(k, n), with a leading batch mode or without.
@@ -83,7 +131,7 @@ __device__ constexpr int matmul_workspace_bytes() {
 template <class A, class B, class D, class Epilogue = store_result>
 __device__ void matmul(A const& a, B const& b, D& d, void* workspace, Epilogue const& epilogue = {}) {
   constexpr int threads = matmul_impl::static_threads<D>();
-  using Tier = decltype(matmul_impl::select_tier<matmul_impl::element_t<A>, matmul_impl::element_t<B>, threads>());
+  using Tier = matmul_impl::tier_t<A, B, D, threads>;
   Tier::run(::tilefoundry::detail::plain_view(a), ::tilefoundry::detail::plain_view(b),
             ::tilefoundry::detail::plain_view(d), workspace, epilogue);
 }

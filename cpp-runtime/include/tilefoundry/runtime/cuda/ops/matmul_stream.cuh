@@ -2,6 +2,7 @@
 /// The matmul tier for few rows: every weight is read once, in 16-byte pieces, at the rate of memory.
 #pragma once
 
+#include <tilefoundry/runtime/cuda/ops/binary_tags.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_epilogue.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_tiles.cuh>
 
@@ -53,8 +54,14 @@ struct StreamTier {
         CUTE_UNROLL
         for (int c = 0; c < Outputs; ++c)
           CUTE_UNROLL
-          for (int i = 0; i < V; ++i)
-            sum[r][c] += static_cast<Sum>(widen(x.value[i])) * static_cast<Sum>(widen(w[p][c].value[i]));
+          for (int i = 0; i < V; ++i) {
+            const Sum left = static_cast<Sum>(widen(x.value[i])), right = static_cast<Sum>(widen(w[p][c].value[i]));
+            if constexpr (detail::real<Sum>) {
+              sum[r][c] += left * right;
+            } else {
+              sum[r][c] = add_op{}(sum[r][c], mul_op{}(left, right));
+            }
+          }
       }
   }
 
@@ -98,7 +105,7 @@ struct StreamTier {
     for (int i = 0; i < sums; ++i) {
       Sum total = sum[i / Outputs][i % Outputs];
       CUTE_UNROLL
-      for (int apart = 16; apart > 0; apart /= 2) total += __shfl_xor_sync(0xffffffffu, total, apart);
+      for (int apart = 16; apart > 0; apart /= 2) total = add_op{}(total, __shfl_xor_sync(0xffffffffu, total, apart));
       if (lane == i) own = total;
     }
     const int row = lane / Outputs, column = column0 + lane % Outputs;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tilefoundry.codegen.cuda.source import device_source, host_source
+from tilefoundry.codegen.cuda.source import device_source, host_source, takes_dynamic_shared
 from tilefoundry.codegen.cuda.source.host import KernelEntry
 from tilefoundry.codegen.cuda.statements import inner_statements
 from tilefoundry.codegen.cuda.tiles import TileSync
@@ -117,7 +117,10 @@ def emit_module(module: Module) -> CudaSource:
     images = _images(kernels, {name: config.block for name, config in configs.items()})
     home = {kernel.name: i for i, (_, held) in enumerate(images) for kernel in held}
     entries = tuple(
-        KernelEntry(k.name, home[k.name], configs[k.name].block, configs[k.name].cooperative) for k in kernels
+        KernelEntry(
+            k.name, home[k.name], configs[k.name].block, configs[k.name].cooperative, takes_dynamic_shared(k)
+        )
+        for k in kernels
     )
     devices = tuple(device_source(held, size) for size, held in images)
     return CudaSource(host_source(module, entries, len(devices)), devices, entries)

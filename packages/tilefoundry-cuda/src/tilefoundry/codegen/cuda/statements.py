@@ -143,14 +143,20 @@ class WidePath:
 
 @dataclass(frozen=True, slots=True)
 class TileMatmul:
-    """One ``ops::matmul`` over batches, its epilogue the statements of ``body`` for one element.
+    """One ``ops::matmul`` over batches; its epilogue takes neighbouring columns of a row together.
 
     Attributes:
         lhs, rhs: [batches..., rows, k] and [batches..., k, columns].
         batches: extents of the leading axes.
         rows, columns: of the result.
-        batch, row, column: names of the element's place in ``body``.
-        total: name of the sum in ``body``.
+        batch, row, first: names of the place of the first element in the epilogue.
+        slot: name of the position inside the pack; ``element`` is ``first + slot``.
+        total: name of the element's sum in ``body``.
+        head: statements before those for the elements.
+        loads, stores: packs read before and written after the body.
+        body: statements for one element.
+        width: elements of a pack where ``packs`` and ``multiples`` allow, as in ``WidePath``.
+        threads: of the block.
     """
 
     lhs: BufferView
@@ -160,9 +166,17 @@ class TileMatmul:
     columns: Dim
     batch: Var
     row: Var
-    column: Var
+    first: Var
+    slot: Var
+    element: Var
     total: Var
+    head: tuple[TirStmt, ...]
+    loads: tuple[Pack, ...]
+    stores: tuple[Pack, ...]
     body: tuple[TirStmt, ...]
+    width: int
+    packs: tuple[tuple[Var, Dim], ...]
+    multiples: tuple[Dim, ...]
     threads: int = 256
 
 
@@ -173,7 +187,7 @@ def inner_statements(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
     """Every statement, outer before inner, those of CUDA kernels opened too; a pack's stores count as stores."""
     for stmt in walk_tir(stmts):
         yield stmt
-        if isinstance(stmt, Packs):
+        if isinstance(stmt, (Packs, TileMatmul)):
             yield from (Store(pack.buffer, pack.index, pack.name) for pack in stmt.stores)
         if isinstance(stmt, _WRITING) and stmt.target.space == "gmem":
             yield Store(stmt.target.buffer, 0, stmt.target.buffer)
@@ -181,5 +195,7 @@ def inner_statements(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
             yield Store(stmt.barrier, 0, stmt.barrier)
         for body in tile_bodies(stmt):
             yield from inner_statements(body)
+        if isinstance(stmt, TileMatmul):
+            yield from inner_statements(stmt.head)
         if isinstance(stmt, (Packs, WidePath, TileMatmul)):
             yield from inner_statements(stmt.body)

@@ -7,13 +7,14 @@ from tilefoundry.codegen.cpu.schedule.phases import coordinates
 from tilefoundry.codegen.cpu.schedule.plan import Loop, Plan
 from tilefoundry.codegen.cpu.schedule.scope import Scope, buffer_var, index_var
 from tilefoundry.codegen.cpu.views import View
-from tilefoundry.codegen.cuda.schedule.blocks import dim_of
-from tilefoundry.codegen.cuda.schedule.geometry import BLOCK
+from tilefoundry.codegen.cuda.schedule.geometry import BLOCK, pack_width
+from tilefoundry.codegen.cuda.schedule.packs import PackScope, PackTable
+from tilefoundry.codegen.cuda.schedule.rows import packed_views
 from tilefoundry.codegen.cuda.statements import TileMatmul
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.passes import Names
-from tilefoundry.ir.tir import BufferView, MeshScope, Store, TirStmt
-from tilefoundry.ir.types import Dim, TensorType, ceildiv, scalar
+from tilefoundry.ir.tir import BufferView, MeshScope, TirStmt
+from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, ceildiv, scalar
 from tilefoundry.ir.types.dim import product
 from tilefoundry.ir.types.shard import Layout, Mesh, Topology
 
@@ -21,6 +22,13 @@ __all__ = ["schedule_contraction"]
 
 _TILE = 64
 """Rows and columns of the smallest tile that a block takes; it decides how many blocks there are at most."""
+
+_STREAMED_ROWS = 8
+"""So few rows read every weight once for all of them; a warp then takes ``_PER_WARP`` columns."""
+
+_PER_WARP = 2
+_FETCHING = 288
+"""Eight warps that multiply and one that fetches."""
 
 
 def schedule_contraction(plan: Plan, names: Names, faults: dict[str, Var]) -> tuple[TirStmt, ...]:
@@ -31,17 +39,35 @@ def schedule_contraction(plan: Plan, names: Names, faults: dict[str, Var]) -> tu
     assert isinstance(call.type, TensorType)
     shape = call.type.shape
     lhs, rhs = (_operand(plan.views[arg.name], len(shape)) for arg in call.args)  # type: ignore[union-attr]  # matmul takes tensors
-    batch, row, column = (index_var(names.fresh(n)) for n in ("batch", "row", "column"))
+    threads = _threads(lhs, rhs)
+    epilogue = _Epilogue(plan, names, faults)
     total = Var(scalar(accumulator_type(call.type.dtype)), names.fresh(f"{root}_sum"))
-    body = _epilogue(plan, names, faults, (batch, row, column), total)
-    *batches, rows, columns = shape
-    tile = TileMatmul(lhs, rhs, tuple(batches), rows, columns, batch, row, column, total, body, BLOCK)
-    grid = product([*batches, ceildiv(rows, _TILE), ceildiv(columns, _TILE)])
-    at_least = max(grid, 1) if isinstance(grid, int) else grid
-    mesh = Mesh(
-        (Topology("cta", at_least), Topology("thread", BLOCK)), Layout((at_least, BLOCK)), ("tile", "t")
-    )
+    tile = epilogue.tile(lhs, rhs, shape, total, threads)
+    blocks = _blocks(lhs, rhs, shape, threads)
+    at_least = max(blocks, 1) if isinstance(blocks, int) else blocks
+    levels = (Topology("cta", at_least), Topology("thread", threads))
+    mesh = Mesh(levels, Layout((at_least, threads)), ("tile", "t"))
     return (MeshScope("m", mesh, (tile,)),)  # type: ignore[arg-type]  # a CUDA statement
+
+
+def _streams(lhs: BufferView, rhs: BufferView) -> bool:
+    """Whether the weights are read once, a few columns per warp."""
+    rows = lhs.type.shape[-2]  # type: ignore[attr-defined]  # a tensor
+    return isinstance(rows, int) and rows <= _STREAMED_ROWS and rhs.strides[-2] == 1
+
+
+def _threads(lhs: BufferView, rhs: BufferView) -> int:
+    """16-bit products have a warp that fetches; what the chip cannot fetch so is staged by all."""
+    left, right = (view.type.dtype for view in (lhs, rhs))  # type: ignore[attr-defined]  # tensors
+    fetches = left is right and left in (DType.f16, DType.bf16) and not _streams(lhs, rhs)
+    return _FETCHING if fetches else BLOCK
+
+
+def _blocks(lhs: BufferView, rhs: BufferView, shape: tuple[Dim, ...], threads: int) -> Dim:
+    *batches, rows, columns = shape
+    if _streams(lhs, rhs):
+        return ceildiv(product([*batches, ceildiv(columns, _PER_WARP)]), threads // 32)
+    return product([*batches, ceildiv(rows, _TILE), ceildiv(columns, _TILE)])
 
 
 def _operand(view: View, rank: int) -> BufferView:
@@ -56,22 +82,47 @@ def _operand(view: View, rank: int) -> BufferView:
     return BufferView(type_, buffer_var(view), view.offset, (*batch, *strides[rank - 2 :]))
 
 
-def _epilogue(
-    plan: Plan, names: Names, faults: dict[str, Var], place: tuple[Var, Var, Var], total: Var
-) -> tuple[TirStmt, ...]:
-    batch, row, column = place
-    rank = len(plan.nest.extents)
-    scope = Scope(plan, names, {}, faults=faults)
-    loops = tuple(Loop(axis, plan.nest.extents[axis]) for axis in range(rank - 2))
-    coords, lets = coordinates(dim_of(batch), loops, scope)
-    scope.stmts.extend(lets)
-    scope.coords = {**coords, rank - 2: dim_of(row), rank - 1: dim_of(column)}
-    assert plan.nest.matmul is not None
-    scope.known[plan.nest.matmul] = total
-    values = {name: scope.value(plan.binds[name].target) for name in plan.outputs}
-    for name in plan.outputs:
-        access = plan.store(name)
-        scope.stmts.append(
-            Store(buffer_var(access.view), scope.index(access.view, access.axes), values[name])
+class _Epilogue:
+    """Writes the rest of the nest for neighbouring elements of a row of the product."""
+
+    def __init__(self, plan: Plan, names: Names, faults: dict[str, Var]) -> None:
+        self.plan, self.names, self.faults = plan, names, faults
+        self.axis = len(plan.nest.extents) - 1
+        self.batch, self.row, self.element, self.first, self.slot = (
+            DimVar(names.fresh(name), 0, 2**62) for name in ("batch", "row", "column", "first", "slot")
         )
-    return tuple(scope.stmts)
+        self.table = PackTable(self.axis, self.first, self.slot, False)
+
+    def tile(
+        self, lhs: BufferView, rhs: BufferView, shape: tuple[Dim, ...], total: Var, threads: int
+    ) -> TileMatmul:
+        """The product with this epilogue; ``total`` is its sum there."""
+        head, body = self._scopes(total)
+        table, columns = self.table, shape[-1]
+        packs = tuple((buffer, offset) for (_, offset), buffer in table.checks.items())
+        width = pack_width([a.view.dtype.itemsize for a in packed_views(self.plan, self.axis)], columns)
+        rest = [dim for dim in table.multiples if not (isinstance(dim, int) and dim % width == 0)]
+        if not packs or any(isinstance(dim, int) for dim in rest):
+            width, rest = 1, []
+        place = (index_var(dim.name) for dim in (self.batch, self.row, self.first, self.slot, self.element))
+        return TileMatmul(
+            *(lhs, rhs, shape[:-2], shape[-2], columns, *place, total, tuple(head.stmts)),
+            *(tuple(table.loads), tuple(table.stores), tuple(body.stmts), width, packs, tuple(rest), threads),
+        )
+
+    def _scopes(self, total: Var) -> tuple[Scope, PackScope]:
+        plan = self.plan
+        head = Scope(plan, self.names, {}, faults=self.faults)
+        loops = tuple(Loop(axis, plan.nest.extents[axis]) for axis in range(self.axis - 1))
+        coords, lets = coordinates(self.batch, loops, head)
+        head.stmts.extend(lets)
+        head.coords = {**coords, self.axis - 1: self.row}
+        body = PackScope(plan, self.names, {**head.coords, self.axis: self.element}, head, faults=self.faults)
+        body.table = self.table
+        assert plan.nest.matmul is not None
+        body.known[plan.nest.matmul] = total
+        values = {name: body.value(plan.binds[name].target) for name in plan.outputs}
+        for name in plan.outputs:
+            access = plan.store(name)
+            body.store(access.view, access.axes, values[name])
+        return head, body

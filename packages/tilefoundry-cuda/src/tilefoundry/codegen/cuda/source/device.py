@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from tilefoundry.codegen.cpu.emit.scalars import dtype_name
 from tilefoundry.codegen.cpu.emit.source import written_buffers
+from tilefoundry.codegen.cuda.source.matmul import FETCHING, shared_symbol
 from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
 from tilefoundry.codegen.cuda.statements import Combine, TileMatmul, inner_statements
 from tilefoundry.codegen.cuda.tiles import TileAsync, TileReduce, TileSync
@@ -15,7 +17,7 @@ from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.tir import Accumulator, Evaluate, PrimFunction
 from tilefoundry.ir.types import DType, TensorType
 
-__all__ = ["device_source", "emit_kernel", "symbol_of", "used_features"]
+__all__ = ["device_source", "emit_kernel", "symbol_of", "takes_dynamic_shared", "used_features"]
 
 
 def symbol_of(name: str) -> str:
@@ -56,6 +58,7 @@ def device_source(kernels: Sequence[PrimFunction], threads: int) -> str:
     out.line(f"[[maybe_unused]] constexpr int program_threads = {threads};")
     for kernel in kernels:
         out.line()
+        _shared_size(kernel, out)
         emit_kernel(kernel, out, threads)
     out.line()
     out.line("}  // namespace tilefoundry")
@@ -71,6 +74,27 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
     with out.block(f'extern "C" __global__ void {bounds}{symbol_of(function.name)}({params}) {{'):
         narrow = _stores_narrow(function, written)
         DeviceEmitter(out, narrow=narrow, written=written).stmts(function.body)
+
+
+def takes_dynamic_shared(function: PrimFunction) -> bool:
+    """Whether a launch gives the kernel shared memory, as much as its image says."""
+    return any(_fetches(stmt) for stmt in inner_statements(function.body))
+
+
+def _fetches(stmt: object) -> TypeGuard[TileMatmul]:
+    return isinstance(stmt, TileMatmul) and stmt.threads == FETCHING
+
+
+def _shared_size(function: PrimFunction, out: Writer) -> None:
+    """An array as long as the shared memory of a launch in KiB: the host reads its size from the image."""
+    for stmt in inner_statements(function.body):
+        if _fetches(stmt):
+            assert isinstance(stmt.lhs.type, TensorType) and isinstance(stmt.rhs.type, TensorType)
+            kinds = f"{dtype_name(stmt.lhs.type.dtype)}, {dtype_name(stmt.rhs.type.dtype)}"
+            size = f"(ops::matmul_bytes<{kinds}, {stmt.threads}>() + 1023) / 1024"
+            name = shared_symbol(symbol_of(function.name))
+            out.line(f'extern "C" __device__ unsigned char {name}[{size}] = {{}};')
+            return
 
 
 def _stores_narrow(function: PrimFunction, written: set[str]) -> bool:

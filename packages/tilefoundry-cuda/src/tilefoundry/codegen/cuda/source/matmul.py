@@ -13,7 +13,16 @@ from tilefoundry.ir.types.dim import product
 if TYPE_CHECKING:
     from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
 
-__all__ = ["write_matmul"]
+__all__ = ["FETCHING", "shared_symbol", "write_matmul"]
+
+
+FETCHING = 288
+"""Threads of a block whose tiles take more shared memory than a static array holds."""
+
+
+def shared_symbol(kernel: str) -> str:
+    """The symbol whose size tells the host how many KiB of shared memory a launch of ``kernel`` takes."""
+    return f"{kernel}_shared_kib"
 
 
 def write_matmul(to: DeviceEmitter, stmt: TileMatmul) -> None:
@@ -25,30 +34,50 @@ def write_matmul(to: DeviceEmitter, stmt: TileMatmul) -> None:
     out = to.out
     out.line(f"auto const a_ = {_operand(to, stmt.lhs, stmt.batches)};")
     out.line(f"auto const b_ = {_operand(to, stmt.rhs, stmt.batches)};")
-    rows, columns = to.dim(stmt.rows), to.dim(stmt.columns)
+    rows, columns = _extent(to, stmt.rows), _extent(to, stmt.columns)
     if stmt.batches:
-        shape = f"index_t({to.dim(product(stmt.batches))}), index_t({rows}), index_t({columns})"
+        shape = f"index_t({to.dim(product(stmt.batches))}), {rows}, {columns}"
         stride = "cute::_1{}, cute::_0{}, cute::_0{}"
     else:
-        shape, stride = f"index_t({rows}), index_t({columns})", "cute::_0{}, cute::_0{}"
+        shape, stride = f"{rows}, {columns}", "cute::_0{}, cute::_0{}"
     layout = f"cute::make_layout(cute::make_shape({shape}), cute::make_stride({stride}))"
     out.line(f"auto place_ = as_gmem(static_cast<char*>(nullptr), {layout});")
+    if stmt.threads == FETCHING:
+        out.line("TILEFOUNDRY_DYNAMIC_SHARED(workspace_);")
+    else:
+        sizes = f"decltype(a_), decltype(b_), {stmt.threads}"
+        out.line(f"constexpr int bytes_ = ops::matmul_workspace_bytes<{sizes}>();")
+        out.line("alignas(1024) __shared__ unsigned char workspace_[bytes_];")
+    head = "auto const store_ = [&](auto const& matrix_, int row_, int column_, auto const& sums_) {"
+    with out.block(head, "};"):
+        _write_epilogue(to, stmt)
+    wide = [to.aligned(buffer, offset, stmt.width) for buffer, offset in stmt.packs]
+    wide += [f"({to.dim(dim)}) % {stmt.width} == 0" for dim in stmt.multiples]
+    allowed = " && ".join(wide) if wide and stmt.width > 1 else "false"
+    out.line(f"const bool wide_ = {allowed};")
     out.line(
-        f"constexpr int bytes_ = ops::matmul_workspace_bytes<decltype(a_), decltype(b_), {stmt.threads}>();"
+        f"ops::matmul(a_, b_, place_, workspace_, ops::make_packed_epilogue<{stmt.width}>(store_, wide_));"
     )
-    out.line("alignas(1024) __shared__ unsigned char workspace_[bytes_];")
+
+
+def _write_epilogue(to: DeviceEmitter, stmt: TileMatmul) -> None:
+    line = to.out.line
+    line("constexpr int V_ = sizeof(sums_.value) / sizeof(sums_.value[0]);")
+    if stmt.batches:
+        line(f"const index_t {to.name(stmt.batch)} = reinterpret_cast<index_t>(detail::raw(matrix_));")
+    line(f"const index_t {to.name(stmt.row)} = row_, {to.name(stmt.first)} = column_;")
+    to.stmts(stmt.head)
+    to.declare_packs(stmt.loads, load=True)
+    to.declare_packs(stmt.stores, load=False)
     assert isinstance(stmt.total.type, TensorType)
     kind = dtype_name(stmt.total.type.dtype)
-    head = "auto const store_ = [&](auto const& matrix_, int row_, int column_, auto sum_) {"
-    with out.block(head, "};"):
-        if stmt.batches:
-            out.line(
-                f"const index_t {to.name(stmt.batch)} = reinterpret_cast<index_t>(detail::raw(matrix_));"
-            )
-        out.line(f"const index_t {to.name(stmt.row)} = row_, {to.name(stmt.column)} = column_;")
-        out.line(f"const {kind} {to.name(stmt.total)} = {kind}(sum_);")
+    slot = to.name(stmt.slot)
+    line("CUTE_UNROLL")
+    with to.out.block(f"for (int {slot} = 0; {slot} < V_; ++{slot}) {{"):
+        line(f"const index_t {to.name(stmt.element)} = {to.name(stmt.first)} + {slot};")
+        line(f"const {kind} {to.name(stmt.total)} = {kind}(sums_.value[{slot}]);")
         to.stmts(stmt.body)
-    out.line("ops::matmul(a_, b_, place_, workspace_, store_);")
+    to.write_packs(stmt.stores)
 
 
 def _operand(to: DeviceEmitter, view: BufferView, batches: tuple[Dim, ...]) -> str:
@@ -72,6 +101,9 @@ def _operand(to: DeviceEmitter, view: BufferView, batches: tuple[Dim, ...]) -> s
 
 
 def _extent(to: DeviceEmitter, dim: Dim) -> str:
+    """A static extent is a type, from which the runtime chooses its tiles."""
+    if isinstance(dim, int) and dim < 2**31:
+        return f"cute::Int<{dim}>{{}}"
     return f"index_t({to.dim(dim)})"
 
 

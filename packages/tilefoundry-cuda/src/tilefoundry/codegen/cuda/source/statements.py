@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name, expr_text
@@ -123,14 +123,15 @@ class DeviceEmitter(StatementEmitter):
         with self.out.block("auto const body_ = [&](auto width_) {", "};"):
             self.out.line("constexpr int V_ = decltype(width_)::value;")
             self.stmts(stmt.body)
-        checks = [self._aligned(buffer, offset, stmt.width) for buffer, offset in stmt.packs]
+        checks = [self.aligned(buffer, offset, stmt.width) for buffer, offset in stmt.packs]
         checks += [f"({self.dim(dim)}) % {stmt.width} == 0" for dim in stmt.multiples]
         with self.out.block(f"if ({' && '.join(checks)}) {{"):
             self.out.line(f"body_(cute::Int<{stmt.width}>{{}});")
         with self.out.block("else {"):
             self.out.line("body_(cute::Int<1>{});")
 
-    def _aligned(self, buffer: Var, offset: Any, width: int) -> str:
+    def aligned(self, buffer: Var, offset: Any, width: int) -> str:
+        """Whether packs of ``width`` elements may start at an offset of a buffer."""
         size = _dtype(buffer).itemsize * width
         place = self.name(buffer) + (f" + {self.dim(offset)}" if offset != 0 else "")
         return f"detail::is_aligned<{size}>({place})"
@@ -169,11 +170,7 @@ class DeviceEmitter(StatementEmitter):
         with self.out.block(loop):
             self._first(stmt)
             with _Guarded(self, stmt):
-                for pack in stmt.loads:
-                    if pack not in first:
-                        self._register(pack, ".value")
-                        self.out.line(f"{self._pack_type(pack)} {_pack_name(pack)};")
-                        self._load(pack, "")
+                self.declare_packs([pack for pack in stmt.loads if pack not in first], load=True)
                 self._elements(stmt)
 
     def _turns(self, stmt: Packs) -> None:
@@ -182,10 +179,7 @@ class DeviceEmitter(StatementEmitter):
         bound = f"{first} < {self.dim(stmt.stop)}"
         head = f"for (index_t {first} = {start}{lane} * V_; {bound}; {first} += {stmt.threads} * V_) {{"
         with self.out.block(head):
-            for pack in stmt.loads:
-                self._register(pack, ".value")
-                self.out.line(f"{self._pack_type(pack)} {_pack_name(pack)};")
-                self._load(pack, "")
+            self.declare_packs(stmt.loads, load=True)
             self._elements(stmt)
 
     def _first(self, stmt: Packs) -> None:
@@ -196,9 +190,7 @@ class DeviceEmitter(StatementEmitter):
         )
 
     def _elements(self, stmt: Packs) -> None:
-        for pack in stmt.stores:
-            self._register(pack, ".value")
-            self.out.line(f"{self._pack_type(pack)} {_pack_name(pack)};")
+        self.declare_packs(stmt.stores, load=False)
         self.out.line("CUTE_UNROLL")
         slot = self.name(stmt.slot)
         with self.out.block(f"for (int {slot} = 0; {slot} < V_; ++{slot}) {{"):
@@ -206,9 +198,9 @@ class DeviceEmitter(StatementEmitter):
             self._body(stmt)
         if stmt.stores and stmt.mask is not None:
             with self.out.block(f"if ({self.name(stmt.mask)}) {{"):
-                self._write_packs(stmt)
+                self.write_packs(stmt.stores)
         else:
-            self._write_packs(stmt)
+            self.write_packs(stmt.stores)
 
     def _body(self, stmt: Packs) -> None:
         """Statements for one element; a store past the packs is masked like theirs."""
@@ -221,8 +213,17 @@ class DeviceEmitter(StatementEmitter):
             else:
                 self.stmts((inner,))
 
-    def _write_packs(self, stmt: Packs) -> None:
-        for pack in stmt.stores:
+    def declare_packs(self, packs: Iterable[Pack], *, load: bool) -> None:
+        """Registers of packs, filled from memory where ``load`` says so."""
+        for pack in packs:
+            self._register(pack, ".value")
+            self.out.line(f"{self._pack_type(pack)} {_pack_name(pack)};")
+            if load:
+                self._load(pack, "")
+
+    def write_packs(self, packs: Iterable[Pack]) -> None:
+        """Packs to memory."""
+        for pack in packs:
             kind = self._pack_type(pack)
             place = f"reinterpret_cast<{kind}*>({self.name(pack.buffer)} + {self.dim(pack.index)})"
             own = _pack_name(pack)
