@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from math import prod
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +13,9 @@ import torch
 
 import strideweave as sw
 from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection
+
+# Helpers beside these tests are imported by name.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
 class Recorder:

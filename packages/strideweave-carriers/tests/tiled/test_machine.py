@@ -13,7 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from strideweave.testing.tiled_machine import ACTIONS, Machine, soak
+from strideweave.testing.tiled_actions import ACTIONS
+from strideweave.testing.tiled_machine import Machine, soak
 
 
 class Tiled(RuleBasedStateMachine):

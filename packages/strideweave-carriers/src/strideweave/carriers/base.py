@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 from tilefoundry.ir.layout import as_int
 
 from .. import forks
-from ..dtypes import DType, Float32, Scalar, as_dtype
+from ..dtypes import DType, Scalar, as_dtype
 from ..errors import ForkedProcessError
 from ..layout import Layout
+from .arguments import as_flag
 
 _serials = itertools.count()
 
@@ -45,7 +46,7 @@ class Carrier(ABC):
 
     def __init__(self, dtype: DType, mutable: bool) -> None:
         self._dtype = as_dtype(dtype)
-        self._mutable = _as_flag(mutable, "mutable")
+        self._mutable = as_flag(mutable, "mutable")
         self._lock = threading.RLock()
         self._turns: threading.Condition | None = None
         self._slot_busy = False
@@ -384,27 +385,3 @@ def sealed(cls: type[C]) -> type[C]:
 
     cls.__init_subclass__ = classmethod(refuse)  # type: ignore[assignment] # replaced on purpose
     return cls
-
-
-def _as_flag(value: object, what: str) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{what}: expected True or False, got {value!r}")
-    return value
-
-
-def as_count(value: object, what: str) -> int:
-    """``value`` as a number of slots.
-
-    Raises:
-        TypeError: no integer.
-        ValueError: negative.
-    """
-    count = as_int(value, what)
-    if count < 0:
-        raise ValueError(f"{what}: {count} is negative")
-    return count
-
-
-def default_dtype(dtype: DType | None) -> DType:
-    """``dtype``, or Float32 where none is given."""
-    return Float32 if dtype is None else as_dtype(dtype)

@@ -14,7 +14,8 @@ import weakref
 from .. import forks, seam
 from ..dtypes import DType, as_dtype
 from ..errors import ForkedProcessError
-from .base import Carrier, as_count, default_dtype, sealed
+from .arguments import as_count, default_dtype
+from .base import Carrier, sealed
 from .extents import Extent, read_fully, write_fully
 
 BLOCK = 4096

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..dtypes import DType
 from . import hostmemory
-from .base import Carrier, as_count, default_dtype, sealed
+from .arguments import as_count, default_dtype
+from .base import Carrier, sealed
 from .torch_storage import TorchStorage, allocate_flat
 
 

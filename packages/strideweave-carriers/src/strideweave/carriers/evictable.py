@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..dtypes import DType, as_dtype
-from .base import Carrier, as_count, sealed
+from .arguments import as_count
+from .base import Carrier, sealed
 
 Copy = Callable[[Carrier, Carrier, int], None]
 _copy: list[Copy] = []

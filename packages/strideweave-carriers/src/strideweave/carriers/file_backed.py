@@ -10,7 +10,8 @@ from tilefoundry.ir.safetensors_header import read_header
 
 from .. import seam
 from ..dtypes import SAFETENSORS, DType, as_dtype
-from .base import Carrier, as_count, default_dtype, sealed
+from .arguments import as_count, default_dtype
+from .base import Carrier, sealed
 from .extents import Extent, Extents
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from .. import seam
 from ..dtypes import DType, Scalar, as_dtype
 from . import hostmemory
-from .base import Carrier, as_count, default_dtype, sealed
+from .arguments import as_count, default_dtype
+from .base import Carrier, sealed
 
 
 @sealed

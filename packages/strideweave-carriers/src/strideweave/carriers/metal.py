@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..dtypes import DType
-from .base import as_count, default_dtype, sealed
+from .arguments import as_count, default_dtype
+from .base import sealed
 from .torch_storage import TorchStorage, allocate_flat, plain_torch
 
 

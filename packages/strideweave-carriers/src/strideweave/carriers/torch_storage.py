@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from .. import seam
 from ..dtypes import DType, as_dtype
-from .base import Carrier, as_count
+from .arguments import as_count
+from .base import Carrier
 
 if TYPE_CHECKING:
     import torch

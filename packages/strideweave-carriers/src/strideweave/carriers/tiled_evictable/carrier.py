@@ -11,21 +11,20 @@ from ...layout import Layout
 from ...movement.completion import AwaitMove, settled
 from ...tensor import Tensor
 from ..base import Carrier, sealed
-from . import construction, requests, sources, timeline
+from . import construction, requests, sources
 from .awaiting import AwaitProjection, AwaitResidency
 from .compatibility import Footprint, footprint
 from .core import Core
 from .facet import TiledResidencyFacet
 from .geometry import TileGeometry
+from .observed import Observed
 from .packing import Order, Packing
 from .plan import ResidencyPolicy
 from .projecting import project
 from .scattering import Reduction, scatter, update
 from .selection import TileSelection
 from .single_values import read_bytes, write_bytes
-from .stats import Stats
-from .table import TileState
-from .tile_set import TileSet, of_codes
+from .tile_set import TileSet
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @sealed
-class TiledEvictable(TiledResidencyFacet, Carrier):
+class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
     """``TiledEvictable(primary, secondary, grid_shape, tile_shape)`` owns both tiers.
 
     Axis i has ``grid_shape[i] * tile_shape[i]`` elements; tiles are numbered first axis fastest, and tile t owns
@@ -223,40 +222,6 @@ class TiledEvictable(TiledResidencyFacet, Carrier):
 
     # --- residency ---------------------------------------------------------------------------------------
 
-    def tile_state(self, coordinate: Iterable[int]) -> TileState:
-        """Location, validity and dirtiness of one tile.
-
-        Raises:
-            ValueError: outside the grid.
-        """
-        (code,) = TileSet([tuple(coordinate)]).bind(self._core.geometry, "tile_state")
-        with self._core.lock:
-            return self._core.table.peek(code).state()
-
-    @property
-    def primary_tiles(self) -> TileSet:
-        """Tiles with a value on primary."""
-        return self._select(lambda r: r.primary is not None)
-
-    @property
-    def secondary_tiles(self) -> TileSet:
-        """Tiles with a current value on secondary."""
-        return self._select(lambda r: r.secondary is not None)
-
-    @property
-    def valid_tiles(self) -> TileSet:
-        """Tiles that may be read; this walks the whole grid where all are valid."""
-        return self._select(lambda r: r.valid)
-
-    @property
-    def dirty_tiles(self) -> TileSet:
-        """Tiles whose only value is on primary."""
-        return self._select(lambda r: r.dirty)
-
-    def _select(self, wanted: Any) -> TileSet:
-        with self._core.lock:
-            return of_codes(self._core.table.select(wanted), self._core.geometry)
-
     def _ready(self, verb: str) -> None:
         self.require_live(verb)
         self._core.require_own_process(verb)
@@ -264,24 +229,6 @@ class TiledEvictable(TiledResidencyFacet, Carrier):
 
     def _await(self, completion: Any) -> AwaitResidency:
         return AwaitResidency(settled(None) if completion is None else completion, self._core)
-
-    def wait_idle(self) -> None:
-        """Block until every request on this carrier has ended, evictions that were put off included."""
-        self._core.wait_idle()
-
-    def stats(self) -> Stats:
-        """Counters since construction."""
-        with self._core.lock:
-            resident, peak = self._core.table.resident_count(), self._core.peak_resident
-        return self._core.stats.snapshot(resident, peak)
-
-    def timeline_svg(self) -> str:
-        """A picture of which tiles were on primary when."""
-        return timeline.timeline_svg(self)
-
-    def chrome_trace(self) -> str:
-        """The same as a trace for Chrome's viewer or Perfetto."""
-        return timeline.chrome_trace(self)
 
     # --- data --------------------------------------------------------------------------------------------
 

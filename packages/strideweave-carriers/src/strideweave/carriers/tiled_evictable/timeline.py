@@ -7,12 +7,12 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .carrier import TiledEvictable
+    from .observed import Observed
 
 ROW, WIDTH, LEFT = 14, 800, 90
 
 
-def intervals(carrier: TiledEvictable) -> list[tuple[int, float, float]]:
+def intervals(carrier: Observed) -> list[tuple[int, float, float]]:
     """``(code, from, to)`` in seconds since construction for every stay on primary that the log still holds."""
     recorder = carrier._core.stats
     now = recorder.clock() - recorder.began
@@ -27,7 +27,7 @@ def intervals(carrier: TiledEvictable) -> list[tuple[int, float, float]]:
     return sorted(stays)
 
 
-def timeline_svg(carrier: TiledEvictable) -> str:
+def timeline_svg(carrier: Observed) -> str:
     """One row per tile that was on primary, time from left to right; hovering over a bar tells tile and times."""
     stays = intervals(carrier)
     codes = sorted({code for code, _, _ in stays})
@@ -38,7 +38,7 @@ def timeline_svg(carrier: TiledEvictable) -> str:
         'font-family="monospace" font-size="10">'
     ]
     for k, code in enumerate(codes):
-        name = escape(str(carrier.geometry.coordinate(code)))
+        name = escape(str(carrier._core.geometry.coordinate(code)))
         parts.append(f'<text x="2" y="{ROW * k + 11}">{name}</text>')
         for _, since, to in (s for s in stays if s[0] == code):
             x, wide = LEFT + WIDTH * since / end, max(1.0, WIDTH * (to - since) / end)
@@ -51,11 +51,11 @@ def timeline_svg(carrier: TiledEvictable) -> str:
     return "".join(parts)
 
 
-def chrome_trace(carrier: TiledEvictable) -> str:
+def chrome_trace(carrier: Observed) -> str:
     """The stays as complete events in Chrome's trace format: one thread per tile, times in microseconds."""
     events = [
         {
-            "name": f"tile {carrier.geometry.coordinate(code)}",
+            "name": f"tile {carrier._core.geometry.coordinate(code)}",
             "cat": "residency",
             "ph": "X",
             "pid": 0,

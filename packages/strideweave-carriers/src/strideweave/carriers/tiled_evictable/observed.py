@@ -1,0 +1,72 @@
+"""What can be seen of a tiled carrier's residency: states and sets of tiles, counters, pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from . import timeline
+from .stats import Stats
+from .table import TileState
+from .tile_set import TileSet, of_codes
+
+if TYPE_CHECKING:
+    from .core import Core
+
+
+class Observed:
+    """Views of residency. The members are TiledEvictable's own; each looks at one moment, under its lock."""
+
+    _core: Core
+
+    def tile_state(self, coordinate: Iterable[int]) -> TileState:
+        """Location, validity and dirtiness of one tile.
+
+        Raises:
+            ValueError: outside the grid.
+        """
+        (code,) = TileSet([tuple(coordinate)]).bind(self._core.geometry, "tile_state")
+        with self._core.lock:
+            return self._core.table.peek(code).state()
+
+    @property
+    def primary_tiles(self) -> TileSet:
+        """Tiles with a value on primary."""
+        return self._select(lambda r: r.primary is not None)
+
+    @property
+    def secondary_tiles(self) -> TileSet:
+        """Tiles with a current value on secondary."""
+        return self._select(lambda r: r.secondary is not None)
+
+    @property
+    def valid_tiles(self) -> TileSet:
+        """Tiles that may be read; this walks the whole grid where all are valid."""
+        return self._select(lambda r: r.valid)
+
+    @property
+    def dirty_tiles(self) -> TileSet:
+        """Tiles whose only value is on primary."""
+        return self._select(lambda r: r.dirty)
+
+    def _select(self, wanted: Any) -> TileSet:
+        with self._core.lock:
+            return of_codes(self._core.table.select(wanted), self._core.geometry)
+
+    def wait_idle(self) -> None:
+        """Block until every request on this carrier has ended, evictions that were put off included."""
+        self._core.wait_idle()
+
+    def stats(self) -> Stats:
+        """Counters since construction."""
+        with self._core.lock:
+            resident, peak = self._core.table.resident_count(), self._core.peak_resident
+        return self._core.stats.snapshot(resident, peak)
+
+    def timeline_svg(self) -> str:
+        """A picture of which tiles were on primary when."""
+        return timeline.timeline_svg(self)
+
+    def chrome_trace(self) -> str:
+        """The same as a trace for Chrome's viewer or Perfetto."""
+        return timeline.chrome_trace(self)

@@ -1,0 +1,92 @@
+"""What fits on primary, what is replaced, and undoing. Oracle: the state table written out by hand in each test."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from expert_tiles import DIRTY, SECONDARY, choose, states, tiles
+
+import strideweave as sw
+from strideweave.carriers.tiled_evictable import (
+    TiledEvictable,
+    TileSet,
+)
+from strideweave.testing import fail_at, sweep
+
+
+def _same(tiled, made, before):
+    after = tiled.snapshot(made.carrier)
+    assert after[:4] == before[:4]
+
+
+@pytest.mark.spec("A92", "TRN.failed")
+@pytest.mark.parametrize("capacity", [None, 3])
+def test_a_promotion_that_fails_is_undone_whole(tiled, capacity):
+    made = tiled.make(grid=(6, 1, 1), primary_capacity=capacity)
+    if capacity:
+        made.carrier.update(choose(0), sw.ones((1, 3, 2))).wait()
+        made.carrier.promote(tiles(2))
+    before = tiled.snapshot(made.carrier)
+    wanted = tiles(1, 3, 5)
+    count = sweep(lambda: made.carrier.promote(wanted), lambda: _same(tiled, made, before))
+    assert count >= 4
+    assert made.carrier.primary_tiles == wanted
+
+
+@pytest.mark.spec("A93")
+def test_capacity(tiled):
+    made = tiled.make(primary_capacity=2)
+    before = tiled.snapshot(made.carrier)
+    with fail_at(1), pytest.raises(ValueError, match="primary_capacity 2"):
+        made.carrier.promote(tiles(0, 1, 2))
+    assert tiled.snapshot(made.carrier) == before
+    made.carrier.promote(tiles(0, 1))
+    made.carrier.promote(tiles(2))
+    assert made.carrier.primary_tiles == tiles(1, 2), "the least recently used clean tile makes room"
+
+
+@pytest.mark.spec("A93", "POL.retain")
+def test_retained_tiles_stay_while_others_stream(tiled):
+    plan = sw.ResidencyPlan(retain=tiles(0, 1))
+    policy = tiled.Recorder(plan)
+    made = tiled.make(primary_capacity=2, residency_policy=policy)
+    made.carrier.promote(tiles(0, 1))
+    compact = made.carrier.project(made.tensor, choose(3)).wait()
+    assert torch.equal(tiled.by_mode(compact), tiled.dense(made.tensor, made.values)[[3]])
+    assert made.carrier.primary_tiles == tiles(0, 1)
+
+
+def test_clean_tiles_are_replaced_before_dirty_ones(tiled):
+    made = tiled.make(primary_capacity=2)
+    made.carrier.update(choose(0), sw.ones((1, 3, 2))).wait()
+    made.carrier.promote(tiles(1))
+    made.carrier.promote(tiles(2))
+    assert made.carrier.primary_tiles == tiles(0, 2)
+    made.carrier.promote(tiles(1, 3))
+    assert made.carrier.primary_tiles == tiles(1, 3) and states(made.carrier)[0] == SECONDARY
+    assert made.carrier.get_value(0) == 1.0
+
+
+def test_no_place_names_who_holds_it(tiled):
+    made = tiled.make(primary_capacity=1)
+    with made.carrier.hold(tiles(0)), pytest.raises(RuntimeError, match="held by hold"):
+        made.carrier.promote(tiles(1))
+    made.carrier.promote(tiles(1))
+
+
+@pytest.mark.spec("A94")
+def test_a_read_only_secondary_needs_an_overlay(tiled, tmp_path):
+    path = tmp_path / "weights"
+    path.write_bytes(torch.arange(4.0).numpy().tobytes())
+    for overlay in (None, sw.CPU(0)):
+        carrier = TiledEvictable(sw.CPU(0), sw.FileBacked(path, mutable=False), (2,), (2,), overlay=overlay)
+        carrier.set_value(0, 9.0)
+        if overlay is None:
+            with fail_at(1), pytest.raises(RuntimeError, match="overlay="):
+                carrier.evict(TileSet([(0,)]))
+            assert carrier.tile_state((0,)) == DIRTY
+        else:
+            carrier.evict(TileSet([(0,)]))
+            assert carrier.tile_state((0,)) == SECONDARY
+        assert [carrier.get_value(i) for i in range(4)] == [9.0, 1.0, 2.0, 3.0]
+    assert path.read_bytes() == torch.arange(4.0).numpy().tobytes()
