@@ -112,6 +112,7 @@ RULES = {
     "eval.dispatch": "The variant of the run's extent is taken.",
     "eval.constants-of-callees": "A callee's weights come from its child's reading; a bare Module refuses.",
     # TIR
+    "models.users": "Model files in the users' style parse, type, evaluate, prepare, load, print and read back.",
     "tir.statements": "Every statement of TIR is authored, printed and read back.",
     "tir.ops": "Views and tile operations are authored by T.",
     "tir.sync": "sync maps a participant set to one barrier; anything else is refused.",

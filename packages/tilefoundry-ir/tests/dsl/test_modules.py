@@ -160,6 +160,7 @@ def test_an_attached_child_is_copied_and_its_first_owner_stays():
 @pytest.mark.parametrize(
     ("body", "message"),
     [
+        ("topologies = (Topology('cta', 4),)", r"say it to the decorator, @module\(topologies=...\)"),
         ("pass", "the module M is empty"),
         ("x = 3", "x is a int, which is no member"),
         ("x: int", "a bare annotation is no member"),

@@ -135,3 +135,10 @@ def test_results_are_compared_in_normal_form():
         return tf.reshape(x, (2 * N,))
 
     assert f.result.shape == (2 * N,)
+
+
+def test_a_lone_text_in_the_third_slot_is_a_storage(run):
+    names = run("A, B = Tensor[(4,), 'f32', 'smem'], Tensor[(4,), 'f32', None, 'smem']")
+    assert names["A"].resolve() == names["B"].resolve()
+    with pytest.raises(ValueError, match="unknown storage 'shared'"):
+        run("A = Tensor[(4,), 'f32', 'shared']")["A"].resolve()

@@ -36,6 +36,8 @@ class TensorAnnotation:
                 f"got {len(self.items)} slots"
             )
         shape, dtype, *rest = self.items
+        if len(rest) == 1 and isinstance(rest[0], (str, StorageKind)):
+            rest = [None, *rest]  # no layout is a text, so a lone text is a storage
         layout, storage = (*rest, None, None)[:2]
         shape, layout = _layout_in_shape(shape, layout)
         bare = TensorType(shape, dtype)

@@ -214,6 +214,8 @@ def _named(child: Module, name: str) -> Module:
 def _refusal(name: str, value: Any) -> str:
     if isinstance(value, type):
         return f"{name} is a plain class; decorate it with @module to make it a child"
+    if name in ("entry", "target", "topologies", "metadata"):
+        return f"{name} is no member of a module: say it to the decorator, @module({name}=...)"
     return (
         f"{name} is a {type(value).__name__}, which is no member of a module; members are functions, modules, "
         "tuples of modules and methods, so move constants outside the class"

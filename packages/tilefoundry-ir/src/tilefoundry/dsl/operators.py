@@ -10,6 +10,7 @@ from typing import Any
 from tilefoundry.dsl.context import BodyContext, describe, is_value
 from tilefoundry.dsl.extents import compare_extents, is_extent, is_index_extent, truth
 from tilefoundry.dsl.literals import is_number
+from tilefoundry.dsl.ranges import TileWindow
 from tilefoundry.ir.types.shard import SplitExtent
 
 __all__ = ["OPERATORS", "apply_binary"]
@@ -85,6 +86,7 @@ def _read_binary(ctx: BodyContext, node: ast.BinOp, hint: str | None) -> Any:
 def _python_binary(
     ctx: BodyContext, node: ast.AST, symbol: str, python: Callable[[Any, Any], Any], lhs: Any, rhs: Any
 ) -> Any:
+    lhs, rhs = (side.start if isinstance(side, TileWindow) else side for side in (lhs, rhs))
     with ctx.pointing_at(node):
         _check_size(symbol, lhs, rhs)
         if type(lhs).__module__.startswith("tilefoundry.dsl.") or type(rhs).__module__.startswith(

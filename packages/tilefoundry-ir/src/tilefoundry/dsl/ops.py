@@ -18,7 +18,10 @@ from tilefoundry.ir.hir import HIR_OPS
 from tilefoundry.ir.hir.windows import split_starts
 from tilefoundry.ir.types import DType
 
-__all__ = ["OpRef", "bind_op", "call_op"]
+__all__ = ["OTHER_NAMES", "OpRef", "bind_op", "call_op"]
+
+OTHER_NAMES = {"max": "maximum", "min": "minimum"}
+"""Second names that model files use; canonical text has the first."""
 
 
 # Operands that are positions or lengths: an int there is i32, whatever the dtype of the tensors beside it.

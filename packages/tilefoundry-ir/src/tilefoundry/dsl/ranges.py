@@ -43,7 +43,7 @@ class LoopRange:
 
 @dataclass(frozen=True, slots=True)
 class TileWindow:
-    """The variable of a ``tile`` loop, used as an index.
+    """The variable of a ``tile`` loop, used as an index; in arithmetic and as a slice's bound it is its start.
 
     Attributes:
         start: index of the window's first element.

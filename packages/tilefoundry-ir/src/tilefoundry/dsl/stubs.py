@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from tilefoundry.dsl.ops import OTHER_NAMES
 from tilefoundry.ir.core.op import REQUIRED, Attr, Op
 from tilefoundry.ir.hir import HIR_OPS
 
@@ -12,6 +13,8 @@ __all__ = ["tf_stub_text"]
 _HEAD = '''"""Signatures of the ops. Generated from the registry by tools/gen_tf_stubs.py; do not edit."""
 
 from typing import Any
+
+from tilefoundry.dsl.ranges import tile as tile
 
 Value = Any
 """A tensor inside a program, or a number beside tensors."""
@@ -22,7 +25,9 @@ Value = Any
 def tf_stub_text() -> str:
     """The whole stub; equal to the file beside ``tf.py`` unless an op changed since it was generated."""
     listed = "".join(f'    "{name}",\n' for name in HIR_OPS)
-    return f"{_HEAD}__all__ = [\n{listed}]\n\n" + "\n".join(_signature(op) for op in HIR_OPS.values())
+    others = "".join(f"\n{name} = {op}\n" for name, op in OTHER_NAMES.items())
+    signatures = "\n".join(_signature(op) for op in HIR_OPS.values())
+    return f"{_HEAD}__all__ = [\n{listed}]\n\n{signatures}{others}"
 
 
 def _signature(op: Op) -> str:

@@ -186,6 +186,8 @@ def _tile_window(ctx: BodyContext, entry: ast.expr, window: TileWindow, axis: in
 def _bound(ctx: BodyContext, node: ast.AST | None, value: Any, axis: int, extent: Dim) -> Dim:
     """A slice bound as Python means it: negative from the end, clipped to a static extent."""
     assert node is not None
+    if isinstance(value, TileWindow):
+        value = value.start
     if is_extent(value):
         ctx.check_dim(value, node)
         return extent + value if bounds(value)[1] < 0 else value

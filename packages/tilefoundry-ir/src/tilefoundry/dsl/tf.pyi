@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tilefoundry.dsl.ranges import tile as tile
+
 Value = Any
 """A tensor inside a program, or a number beside tensors."""
 
@@ -567,3 +569,7 @@ def local(
     x: Value,
 ) -> Value:
     """what the running instance holds of x: extent 1 along split canonical axes, all of the others"""
+
+max = maximum
+
+min = minimum
