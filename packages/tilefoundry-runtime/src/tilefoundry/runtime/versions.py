@@ -18,7 +18,8 @@ def version_bumper() -> Callable[[tuple[Any, ...]], None]:
 
     # The public function wraps this one in checks that take longer than a small kernel.
     direct: Any = getattr(torch._C, "_increment_version", None)
-    probe = torch.empty(0)
+    with torch.inference_mode(False):
+        probe = torch.empty(0)
     before = probe._version
     try:
         direct((probe,))
