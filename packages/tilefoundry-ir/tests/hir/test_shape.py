@@ -47,6 +47,17 @@ def test_reshape(ops, dtype):
         ops.assert_same(ops.run("reshape", x, new_shape=new), x.reshape(want))
 
 
+def test_reshape_takes_sizes_that_are_proven_equal(ops):
+    one, few = DimVar("A", 4, 5), DimVar("B", 1, 4)
+    assert ops.infer("reshape", TensorType((one, 3), "f32"), new_shape=(12,)).shape == (12,)
+    assert ops.infer("reshape", TensorType((few // 4 + 1, 4), "f32"), new_shape=(2, 2)).shape == (2, 2)
+    halves = few // 2 * 8 + few % 2 * 4
+    assert ops.infer("reshape", TensorType((few, 4), "f32"), new_shape=(halves,)).shape == (halves,)
+    for shape, new in (((few, 4), (few // 2, 8)), ((few, 4), (M, 4)), ((few // 2, 4), (0,))):
+        with pytest.raises(TypeRuleError, match="nothing proves these equal for every value of the extents"):
+            ops.infer("reshape", TensorType(shape, "f32"), new_shape=new)
+
+
 def test_reshape_dynamic(ops):
     x = TensorType((N, M, 12), "f32")
     assert ops.infer("reshape", x, new_shape=(N, M, 3, 4)).shape == (N, M, 3, 4)

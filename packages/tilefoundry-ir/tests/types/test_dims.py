@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilefoundry.ir.types import DimVar, ceildiv
-from tilefoundry.ir.types.dim import bounds, dim_vars, evaluate_dim, floordiv, product, substitute
+from tilefoundry.ir.types.dim import (
+    bounds,
+    dim_vars,
+    evaluate_dim,
+    floordiv,
+    product,
+    proven_equal,
+    substitute,
+)
 
 M, N = DimVar("M", 0, 7), DimVar("N", 2, 9)
 VALUES = [{"M": m, "N": n} for m, n in pairs(range(7), range(2, 9))]
@@ -110,3 +118,14 @@ def test_text_reads_back_to_the_same_extent():
 def test_refused_extents(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@given(TREES, TREES)
+def test_what_is_proven_equal_is_equal_for_every_value(left, right):
+    dims = [value(tree, lambda leaf: {"M": M, "N": N}.get(leaf, leaf), DIM_OPS) for tree in (left, right)]
+    every = [
+        [value(tree, lambda leaf: env.get(leaf, leaf), INT_OPS) for tree in (left, right)] for env in VALUES
+    ]
+    if proven_equal(*dims):
+        assert all(a == b for a, b in every)
+    assert proven_equal(dims[0], dims[0])

@@ -14,7 +14,7 @@ from tilefoundry.ir.hir.placement import carried_type, kept_axes, viewed_type
 from tilefoundry.ir.hir.rules import normalize_axes, normalize_axis, require_tensor
 from tilefoundry.ir.hir.shard_views import reshaped_layout, transposed_layout
 from tilefoundry.ir.types import Dim, TensorType, Type
-from tilefoundry.ir.types.dim import product
+from tilefoundry.ir.types.dim import product, proven_equal
 from tilefoundry.ir.types.shard.divide import exact_quotient
 
 __all__ = ["OPS"]
@@ -55,9 +55,12 @@ def _text(shape: tuple[Dim, ...]) -> str:
 def _type_reshape(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
     x = require_tensor("reshape", "x", types[0])
     shape = attrs["new_shape"]
-    if product(shape) != x.size:
+    size = product(shape)
+    if not proven_equal(size, x.size):
+        known = isinstance(size, int) and isinstance(x.size, int)
+        unproven = "" if known else ", and nothing proves these equal for every value of the extents"
         raise TypeRuleError(
-            f"tf.reshape: x is {x} with {x.size} elements, new_shape {_text(shape)} has {product(shape)}; "
+            f"tf.reshape: x is {x} with {x.size} elements, new_shape {_text(shape)} has {size}{unproven}; "
             "make them equal, or leave one extent to -1"
         )
     return viewed_type("reshape", x, shape, reshaped_layout("reshape", x, shape))

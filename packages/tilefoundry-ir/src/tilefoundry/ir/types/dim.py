@@ -22,6 +22,7 @@ __all__ = [
     "floordiv",
     "lanes",
     "product",
+    "proven_equal",
     "substitute",
 ]
 
@@ -278,6 +279,11 @@ def bounds(dim: Dim) -> tuple[int, int]:
             lo, hi = min(corners), max(corners)
         low, high = low + lo, high + hi
     return low, high
+
+
+def proven_equal(left: Dim, right: Dim) -> bool:
+    """True where one normal form, or interval arithmetic on the difference, proves both equal for every value."""
+    return left == right or bounds(left - right) == (0, 0)
 
 
 def _quotient_bounds(atom: FloorDiv) -> tuple[int, int]:
