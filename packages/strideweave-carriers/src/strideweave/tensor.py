@@ -208,8 +208,15 @@ class Tensor:
 
 def detached(tensor: Tensor) -> Tensor:
     """A tensor over the same slots that is in no graph and wants no gradient."""
+    twin = made(tensor._carrier, tensor._layout)
+    twin._offset = tensor._offset
+    return twin
+
+
+def made(carrier: Carrier, layout: Layout) -> Tensor:
+    """A tensor from slot 0 over a carrier that is known to fit; in no graph, and wanting no gradient."""
     twin = Tensor.__new__(Tensor)
-    twin._carrier, twin._offset, twin._layout = tensor._carrier, tensor._offset, tensor._layout
+    twin._carrier, twin._offset, twin._layout = carrier, 0, layout
     twin._differentiable, twin._node, twin._retains, twin.grad = False, None, False, None
     return twin
 

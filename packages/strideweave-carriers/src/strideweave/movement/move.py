@@ -14,7 +14,7 @@ from ..carriers.base import Carrier
 from ..carriers.cpu import CPU
 from ..carriers.definition import definition_of
 from ..errors import UnsupportedOperationPlan
-from ..tensor import Tensor, attach, detached
+from ..tensor import Tensor, attach, detached, made
 from .completion import AwaitMove, AwaitResult, Completion
 from .transfer import Run, Transfer, transfer_for
 
@@ -60,6 +60,8 @@ class _Plan:
     """One move between its checks and its end: what is held and what must be put back on failure."""
 
     tensor: Tensor
+    source: Carrier
+    """Where the tensor's values lie now."""
     target: Carrier
     transfer: Transfer
     nbytes: int
@@ -72,7 +74,7 @@ class _Plan:
         goal = self._hold()
         result = _result(self.tensor, self.target)
         completion: Completion[Tensor] = Completion()
-        part = self.transfer.submit(self.tensor.carrier.value_carrier(), goal, (self._run(),))
+        part = self.transfer.submit(self.source, goal, (self._run(),))
         completion.assist(part)
         part.add_callback(lambda: self.finish(part.error, result, completion))
         return AwaitMove(completion)
@@ -80,30 +82,34 @@ class _Plan:
     def perform(self) -> Tensor:
         goal = self._hold()
         result = _result(self.tensor, self.target)
-        self.transfer.perform(self.tensor.carrier.value_carrier(), goal, (self._run(),))
+        self.transfer.perform(self.source, goal, (self._run(),))
         self._commit()
         return result
 
     def _hold(self) -> Carrier:
-        self.tensor.carrier.hold_for_read()
+        origin, target = self.tensor.carrier, self.target
+        origin.hold_for_read()
         self.reads = True
-        self.target.hold_for_write("move")
+        target.hold_for_write("move")
         self.writes = True
+        if origin.dependent or target.dependent:
+            # Another thread may have moved the values to the other tier since the checks; from here on they stay.
+            self.source = origin.value_carrier()
+            self.transfer = transfer_for(type(self.source), type(target.value_carrier()))
         return self._prepare()
 
     def _run(self) -> Run:
-        return Run(self.tensor.offset * self.tensor.dtype().itemsize, 0, self.nbytes)
+        return Run(self.tensor.offset * self.target.dtype().itemsize, 0, self.nbytes)
 
     def _prepare(self) -> Carrier:
         """Room in the target; a carrier beside it where a failing read would leave a half-written one."""
         goal = self.target.value_carrier()
-        need = self.nbytes // self.target.dtype().itemsize
         if goal.size() == 0:
-            self.target.grow(need)
+            self.target.grow(self.nbytes // goal.dtype().itemsize)
             self.grew = True
-            goal = self.target.value_carrier()
-        elif _may_stop_half_way(self.tensor.carrier.value_carrier()) and goal.host_address() is not None:
-            self.staged = goal.allocate_like(need, empty=True)
+            return self.target.value_carrier()
+        if _may_stop_half_way(self.source) and goal.host_address() is not None:
+            self.staged = goal.allocate_like(self.nbytes // goal.dtype().itemsize, empty=True)
             return self.staged
         return goal
 
@@ -153,46 +159,45 @@ def _adopt(staged: Carrier, goal: Carrier, nbytes: int) -> None:
 
 
 def _plan(tensor: Any, carrier: Any) -> _Plan:
-    if isinstance(tensor, AwaitResult):
-        raise TypeError(f"move: got a pending {type(tensor).__name__}; call wait() and move its Tensor")
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"move: expected a Tensor, got {type(tensor).__name__}")
-    if not isinstance(carrier, Carrier):
-        what = f"the class {carrier.__name__}" if isinstance(carrier, type) else type(carrier).__name__
-        raise TypeError(f"move: expected a carrier, got {what}; pass an instance such as CPU(0, dtype=...)")
+    if not isinstance(tensor, Tensor) or not isinstance(carrier, Carrier):
+        raise _wrong_type(tensor, carrier)
     source = tensor.carrier
     source.require_live("move")
-    for party in (source, carrier):
-        if definition_of(type(party)) is not None:
-            raise UnsupportedOperationPlan(
-                f"move: a {type(party).__name__} is not moved whole; use its project(tensor, selection)"
-            )
-    transfer = transfer_for(type(source.value_carrier()), type(carrier.value_carrier()))
+    if definition_of(type(source)) is not None or definition_of(type(carrier)) is not None:
+        party = carrier if definition_of(type(source)) is None else source
+        raise UnsupportedOperationPlan(
+            f"move: a {type(party).__name__} is not moved whole; use its project(tensor, selection)"
+        )
+    origin, goal = source.value_carrier(), carrier.value_carrier()
+    transfer = transfer_for(type(origin), type(goal))
     carrier.require_live("move")
     if carrier is not source:
         carrier.require_writable("move")
-    return _Plan(tensor, carrier, transfer, _check_room(tensor, carrier))
-
-
-def _check_room(tensor: Tensor, carrier: Carrier) -> int:
-    if carrier.dtype() is not tensor.dtype():
-        raise TypeError(
-            f"move: the carrier holds {carrier.dtype()}, the tensor {tensor.dtype()}; cast it first"
-        )
-    if carrier is tensor.carrier:
+    dtype, need, room = carrier.dtype(), tensor.layout.cosize(), carrier.size()
+    if dtype is not source.dtype():
+        raise TypeError(f"move: the carrier holds {dtype}, the tensor {source.dtype()}; cast it first")
+    if carrier is source:
         raise ValueError("move: the carrier is the tensor's own; pass another one")
-    need = tensor.layout.cosize()
-    if 0 < carrier.size() < need:
-        raise ValueError(f"move: {tensor.layout} spans {need} slots, the carrier has {carrier.size()}")
-    if carrier.size() and carrier.value_carrier().shares_storage(tensor.carrier.value_carrier()):
+    if 0 < room < need:
+        raise ValueError(f"move: {tensor.layout} spans {need} slots, the carrier has {room}")
+    if room and goal.shares_storage(origin):
         raise RuntimeError("move: source and destination share storage; pass a carrier of its own memory")
-    return need * tensor.dtype().itemsize
+    return _Plan(tensor, origin, carrier, transfer, need * dtype.itemsize)
+
+
+def _wrong_type(tensor: object, carrier: object) -> TypeError:
+    if isinstance(tensor, AwaitResult):
+        return TypeError(f"move: got a pending {type(tensor).__name__}; call wait() and move its Tensor")
+    if not isinstance(tensor, Tensor):
+        return TypeError(f"move: expected a Tensor, got {type(tensor).__name__}")
+    what = f"the class {carrier.__name__}" if isinstance(carrier, type) else type(carrier).__name__
+    return TypeError(f"move: expected a carrier, got {what}; pass an instance such as CPU(0, dtype=...)")
 
 
 def _result(tensor: Tensor, target: Carrier) -> Tensor:
-    result = Tensor(target, 0, tensor.layout)
+    result = made(target, tensor.layout)
     if not (tensor.is_differentiable() and is_grad_enabled()):
-        return attach(result, None)
+        return result
     return attach(result, Node("move", (tensor,), _back_to(tensor.carrier)))
 
 
