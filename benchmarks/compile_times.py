@@ -1,10 +1,10 @@
-"""How long compilation takes: first jit, jit again, jit in a new process, MiniLM's forward; CPU target, and CUDA without a launch.
+"""How long compilation takes: first jit, again, in a new process, of MiniLM's forward; CUDA without a launch too.
 
     python benchmarks/compile_times.py [--rounds 5] [--only minilm] [--json out.json]
 
-Every figure is taken in a fresh process with a cache directory of its own, after torch and tvm_ffi are imported. Rounds are
-interleaved. Shown are the median and the best of the wall-clock times, and the processor time of the best round (this
-process and its compilers), which other load does not inflate. The CUDA rows need NVRTC and CUDA headers, no GPU.
+Every figure is taken in a fresh process with a cache directory of its own, after torch and tvm_ffi are imported. Rounds
+are interleaved. Shown are the median and the best of the wall-clock times, and the processor time of the best round
+(this process and its compilers), which other load does not inflate. The CUDA rows need NVRTC and CUDA headers, no GPU.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def main() -> None:
     cases = [case for case in CASES if not args.only or any(word in case[0] for word in args.only)]
     taken: dict[str, list[dict[str, float]]] = {name: [] for name, _, _ in cases}
     with tempfile.TemporaryDirectory() as scratch:
-        for name, what, _ in cases:
+        for _, what, _ in cases:
             measure(what, Path(scratch))  # leaves bytecode behind, as an installed package has it
         for _ in range(args.rounds):
             for name, what, _ in cases:

@@ -14,8 +14,8 @@ from tilefoundry.codegen.cpu.inplace import INPLACE
 from tilefoundry.codegen.cpu.link import link_cpu
 from tilefoundry.codegen.cpu.place import Place
 from tilefoundry.codegen.cpu.share import ShareKernels
-from tilefoundry.codegen.cpu.supported import CheckSupported
 from tilefoundry.codegen.linkable import LinkableModule
+from tilefoundry.codegen.supported import CheckSupported
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.passes import PARAM_PATHS, Canonicalise, InlineCalls, Pass, RemoveDeadCode, UnrollLoops
 from tilefoundry.ir.tir import PrimFunction
@@ -45,7 +45,7 @@ class CpuBackend:
             DecomposeRows(),
             Canonicalise(),
             RemoveDeadCode(),
-            CheckSupported(),
+            CheckSupported("cpu"),
             Place(),
             Bufferise(),
             ShareKernels(),

@@ -17,8 +17,9 @@ from tilefoundry.codegen.cuda.launches import PlanLaunches, WithWorkspaces
 from tilefoundry.codegen.cuda.link import link_cuda
 from tilefoundry.codegen.cuda.schedule import accepts, schedule
 from tilefoundry.codegen.cuda.source import emit_kernel
-from tilefoundry.codegen.cuda.supported import CheckSupported, host_answers
+from tilefoundry.codegen.cuda.supported import host_answers
 from tilefoundry.codegen.linkable import LinkableModule
+from tilefoundry.codegen.supported import CheckSupported
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.passes import Canonicalise, Pass, RemoveDeadCode, UnrollLoops
 from tilefoundry.ir.tir import PrimFunction
@@ -49,7 +50,7 @@ _PLACING: tuple[Pass, ...] = (
     DecomposeRows(),
     Canonicalise(),
     RemoveDeadCode(),
-    CheckSupported(),
+    CheckSupported("cuda"),
     Place(host_answers, accepts),
     WithWorkspaces(Bufferise(_schedule)),
 )

@@ -1,0 +1,221 @@
+"""The CPU target beside torch eager with the same threads: pointwise and row ops, MiniLM's forward, tiny calls.
+
+    python benchmarks/cpu_kernels.py [--rounds 15] [--threads 2] [--only minilm] [--json out.json]
+
+Rounds are interleaved in one process, so that other load meets all contenders alike; shown are the medians and the best
+times, and the ratio to torch by each. Inputs are random; eager runs its chain of ops under inference mode. For the tiny
+calls the floor is the exported function called through tvm_ffi with outputs given, in processor time of the caller.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from tilefoundry import func, jit
+from tilefoundry.dsl import Tensor, tf
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests-integration"))
+
+SHAPE = (2048, 1024)
+F = torch.nn.functional
+
+
+@func
+def gate(x: Tensor[SHAPE, "f32"], y: Tensor[SHAPE, "f32"]) -> Tensor[SHAPE, "f32"]:
+    return tf.silu(x) * y
+
+
+@func
+def chain(x: Tensor[SHAPE, "f32"], y: Tensor[SHAPE, "f32"]) -> Tensor[SHAPE, "f32"]:
+    return tf.tanh(x * 0.5 + y) * x + 1.0
+
+
+@func
+def gelu(x: Tensor[SHAPE, "f32"], b: Tensor[(SHAPE[1],), "f32"]) -> Tensor[SHAPE, "f32"]:
+    return tf.gelu(x + b)
+
+
+@func
+def add(x: Tensor[SHAPE, "f32"], y: Tensor[SHAPE, "f32"]) -> Tensor[SHAPE, "f32"]:
+    return x + y
+
+
+@func
+def half(x: Tensor[SHAPE, "bf16"], y: Tensor[SHAPE, "bf16"]) -> Tensor[SHAPE, "bf16"]:
+    return tf.silu(x) * y
+
+
+@func
+def softmax(x: Tensor[SHAPE, "f32"]) -> Tensor[SHAPE, "f32"]:
+    return tf.softmax(x)
+
+
+@func
+def rms(x: Tensor[SHAPE, "f32"], w: Tensor[(SHAPE[1],), "f32"]) -> Tensor[SHAPE, "f32"]:
+    return tf.rms_norm(x, w, eps=1e-6)
+
+
+@func
+def layer(
+    x: Tensor[SHAPE, "f32"], w: Tensor[(SHAPE[1],), "f32"], b: Tensor[(SHAPE[1],), "f32"]
+) -> Tensor[SHAPE, "f32"]:
+    return tf.layer_norm(x, w, b, axis=-1, eps=1e-5)
+
+
+@func
+def total(x: Tensor[SHAPE, "f32"]) -> Tensor[(SHAPE[0],), "f32"]:
+    return tf.reduce(x, axes=(1,), keepdim=False, kind="sum")
+
+
+@func
+def columns(x: Tensor[SHAPE, "f32"]) -> Tensor[(SHAPE[1],), "f32"]:
+    return tf.reduce(x, axes=(0,), keepdim=False, kind="sum")
+
+
+@func
+def rms_half(x: Tensor[SHAPE, "bf16"], w: Tensor[(SHAPE[1],), "bf16"]) -> Tensor[SHAPE, "bf16"]:
+    return tf.rms_norm(x, w, eps=1e-6)
+
+
+N = (SHAPE[1],)
+KERNELS: tuple[tuple[str, object, Callable[..., torch.Tensor]], ...] = (
+    ("add", add, lambda x, y: x + y),
+    ("silu(x) * y", gate, lambda x, y: F.silu(x) * y),
+    ("tanh(x / 2 + y) * x + 1", chain, lambda x, y: torch.tanh(x * 0.5 + y) * x + 1.0),
+    ("gelu(x + bias)", gelu, lambda x, b: F.gelu(x + b)),
+    ("silu(x) * y, bf16", half, lambda x, y: F.silu(x) * y),
+    ("softmax", softmax, lambda x: torch.softmax(x, -1)),
+    ("rms_norm", rms, lambda x, w: F.rms_norm(x, N, w, 1e-6)),
+    ("rms_norm, bf16", rms_half, lambda x, w: F.rms_norm(x, N, w, 1e-6)),
+    ("layer_norm", layer, lambda x, w, b: F.layer_norm(x, N, w, b, 1e-5)),
+    ("row sums", total, lambda x: x.sum(1)),
+    ("column sums", columns, lambda x: x.sum(0)),
+)
+TORCH = {"f32": torch.float32, "bf16": torch.bfloat16}
+
+
+def kernel_case(
+    program: object, form: Callable[..., torch.Tensor]
+) -> tuple[Callable[[], object], Callable[[], object]]:
+    """(ours, torch's) calls on one set of inputs; both allocate their result."""
+    compiled = jit(program, target="cpu")
+    inputs = [torch.randn(p.type.shape).to(TORCH[p.type.dtype.name]) for p in compiled.type.input_params]
+    torch.testing.assert_close(compiled(*inputs), form(*inputs), rtol=2e-2, atol=2e-2)
+    return lambda: compiled(*inputs), lambda: form(*inputs)
+
+
+def minilm_case() -> Calls:
+    """MiniLM's forward, batch 8, sequence 128, random weights; torch's is transformers' eager BertModel."""
+    from models.minilm.checkpoint import names
+    from models.minilm.model import MINILM, MiniLM
+    from models.minilm.reference import pooled
+    from transformers import BertConfig, BertModel
+
+    from tilefoundry.runtime import DictResource, SafetensorsResource
+
+    config = BertConfig(
+        vocab_size=MINILM.vocabulary,
+        hidden_size=MINILM.hidden,
+        num_hidden_layers=MINILM.layers,
+        num_attention_heads=MINILM.heads,
+        intermediate_size=MINILM.ffn,
+        max_position_embeddings=MINILM.positions,
+    )
+    bert = BertModel(config, add_pooling_layer=False).eval()
+    resource = DictResource(bert.state_dict(), alias=names(MINILM))
+    compiled = jit(MiniLM, target="cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        MiniLM.prepare(resource, f"{folder}/prepared")
+        call = compiled.bind(MiniLM.load(SafetensorsResource(f"{folder}/prepared", device="cpu")))
+    ids = torch.randint(0, MINILM.vocabulary, (8, 128))
+    mask = torch.ones(8, 128, dtype=torch.int64)
+    torch.testing.assert_close(call(ids, mask), pooled(bert, ids, mask), rtol=1e-4, atol=1e-4)
+    return lambda: call(ids, mask), lambda: pooled(bert, ids, mask)
+
+
+def timed(call: Callable[[], object], count: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds a call."""
+    start = clock()
+    for _ in range(count):
+        call()
+    return (clock() - start) / count
+
+
+def report_kernels(only: list[str] | None, rounds: int) -> dict[str, list[list[float]]]:
+    """Measure and print the table of kernels and the model."""
+    cases = [(name, lambda p=program, f=form: kernel_case(p, f), 4) for name, program, form in KERNELS]
+    cases.append(("minilm 8 x 128, f32", minilm_case, 1))
+    taken: dict[str, list[list[float]]] = {}
+    print("| what | ours, ms | torch eager, ms | ratio of medians | ratio of bests |\n|---|---|---|---|---|")
+    for name, make, count in cases:
+        if only and not any(word in name for word in only):
+            continue
+        ours, theirs = make()
+        pairs = [[timed(ours, count), timed(theirs, count)] for _ in range(rounds + 1)][1:]
+        taken[name] = pairs
+        middle = [statistics.median(pair[i] for pair in pairs) for i in (0, 1)]
+        best = [min(pair[i] for pair in pairs) for i in (0, 1)]
+        print(
+            f"| {name} | {middle[0] * 1e3:.3f} (best {best[0] * 1e3:.3f}) | {middle[1] * 1e3:.3f} "
+            f"(best {best[1] * 1e3:.3f}) | {middle[0] / middle[1]:.2f} | {best[0] / best[1]:.2f} |",
+            flush=True,
+        )
+    return taken
+
+
+def report_calls(rounds: int) -> dict[str, float]:
+    """What a call on eight elements costs over the bare exported function."""
+
+    @func
+    def tiny(x: Tensor[(8,), "f32"], y: Tensor[(8,), "f32"]) -> Tensor[(8,), "f32"]:
+        return x + y
+
+    compiled = jit(tiny, target="cpu")
+    x, y, out = torch.ones(8), torch.ones(8), torch.empty(8)
+    bare = compiled.function if hasattr(compiled, "function") else compiled._fn
+    calls: dict[str, Callable[[], object]] = {
+        "bare tvm_ffi call, outputs given": lambda: bare(x, y, out),
+        "compiled module, outputs given": lambda: compiled(x, y, out),
+        "compiled module, outputs allocated": lambda: compiled(x, y),
+        "torch.empty": lambda: torch.empty(8),
+        "torch.add(out=)": lambda: torch.add(x, y, out=out),
+    }
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            times[name].append(timed(call, 2000, time.thread_time))
+    print("\n| a call | us |\n|---|---|")
+    for name, values in times.items():
+        print(f"| {name} | {statistics.median(values) * 1e6:.2f} |")
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=0, help="0: torch's default")
+    parser.add_argument("--only", action="append", help="rows whose name holds this word")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads\n")
+    with torch.inference_mode():
+        taken: dict[str, object] = {"kernels": report_kernels(args.only, args.rounds)}
+        if not args.only or "calls" in args.only:
+            taken["calls"] = report_calls(args.rounds)
+    if args.json:
+        args.json.write_text(json.dumps(taken, indent=1))
+
+
+if __name__ == "__main__":
+    main()
