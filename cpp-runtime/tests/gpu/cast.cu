@@ -43,6 +43,15 @@ double round_to(Format f, double x) {
   return std::copysign(out, x);
 }
 
+/// Nearest power of two from 2^-127 to 2^127, ties up; NaN for what is not positive or lies above.
+double round_to_power(double x) {
+  if (!(x > 0)) return NAN;
+  int exponent;
+  const double mantissa = std::frexp(x, &exponent);  // in [0.5, 1)
+  const double power = std::ldexp(mantissa >= 0.75 ? 1.0 : 0.5, exponent);
+  return power > std::ldexp(1.0, 127) ? NAN : std::fmax(power, std::ldexp(1.0, -127));
+}
+
 struct Cast {
   template <class S, class D>
   __device__ void operator()(S const& s, D& d) const {
@@ -77,6 +86,7 @@ void cast_cases() {
   cast_all<float, bf16>("f32 to bf16", floats, [](double x) { return round_to({8, 7, true, false}, x); });
   cast_all<float, fp8e4m3>("f32 to fp8e4m3", floats, [](double x) { return round_to({4, 3, false, true}, x); });
   cast_all<float, fp8e5m2>("f32 to fp8e5m2", floats, [](double x) { return round_to({5, 2, true, false}, x); });
+  cast_all<float, f8e8m0>("f32 to f8e8m0", floats, round_to_power);
   std::vector<float> finite;
   for (float x : floats)
     if (x == x) finite.push_back(x);

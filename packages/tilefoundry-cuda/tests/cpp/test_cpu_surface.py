@@ -87,13 +87,13 @@ def test_widening_is_exact(cpu: Library, name: str):
 
 
 def test_e8m0_takes_the_nearest_power_of_two(cpu: Library):
-    """Oracle: torch's conversion, live: ties go up, the sign is dropped, zero gives the smallest power."""
-    torch = pytest.importorskip("torch")
+    """Oracle: ml_dtypes, live: ties go up; zero and negative values, which the format has not, give NaN."""
     edges = [1, 1.49, 1.5, 1.51, 3, 6, 0.75, 0, -4, np.inf, np.nan, 2.0**-127, 1.5 * 2.0**-127, 2.0**-149]
     values = np.concatenate([np.array(edges, np.float32), all_floats()])
     out = np.zeros(values.size, np.uint8)
     cpu("to_f8e8m0", values, out, values.size)
-    want = torch.from_numpy(values).to(torch.float8_e8m0fnu).view(torch.uint8).numpy()
+    with np.errstate(invalid="ignore"):
+        want = values.astype(ml_dtypes.float8_e8m0fnu).view(np.uint8)
     np.testing.assert_array_equal(out, want)
 
 

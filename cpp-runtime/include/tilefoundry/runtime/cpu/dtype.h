@@ -3,7 +3,8 @@
 ///
 /// f16 bf16 fp8e4m3 fp8e5m2 f8e8m0 f4e2m1 are storage only: values are computed in `compute_t` (float).
 /// Conversions round to nearest even and are free of branches, so that loops over them vectorise.
-/// Out of range: f16, bf16 and fp8e5m2 give infinity, fp8e4m3 gives NaN, f4e2m1 saturates.
+/// Out of range: f16, bf16 and fp8e5m2 give infinity, fp8e4m3 gives NaN, f4e2m1 saturates. f8e8m0 holds powers of two
+/// and NaN, nothing else: zero, negative and too large values give NaN, too small ones 2^-127.
 #pragma once
 
 #include <cstdint>
@@ -125,10 +126,11 @@ struct f8e8m0 {
   std::uint8_t bits;
   f8e8m0() = default;
   explicit f8e8m0(float x) {
-    const std::uint32_t u = detail::bit_copy<std::uint32_t>(x) & 0x7fffffffu;
+    const std::uint32_t u = detail::bit_copy<std::uint32_t>(x);
     const std::uint32_t exponent = u >> 23, rest = u & 0x7fffffu;
     const std::uint32_t up = (rest > 0x400000u || (rest == 0x400000u && exponent > 0)) ? 1u : 0u;
-    bits = static_cast<std::uint8_t>(exponent == 0xffu ? 0xffu : exponent + up);
+    // One less puts zero (wrapped), what is not finite and everything with a sign at or above this bound.
+    bits = static_cast<std::uint8_t>(u - 1u >= 0x7f7fffffu ? 0xffu : exponent + up);
   }
   explicit operator float() const {
     const std::uint32_t e = bits;

@@ -104,7 +104,8 @@ CUTE_HOST_DEVICE T narrow_float(float x) {
   } else if constexpr (stdx::is_same_v<T, f8e8m0>) {
     const uint32_t exponent = magnitude >> 23, rest = magnitude & 0x7fffffu;
     const uint32_t up = (rest > 0x400000u || (rest == 0x400000u && exponent > 0)) ? 1u : 0u;
-    return from_byte<T>(static_cast<uint8_t>(exponent == 0xffu ? 0xffu : exponent + up));
+    // One less puts zero (wrapped), what is not finite and everything with a sign at or above this bound.
+    return from_byte<T>(static_cast<uint8_t>(u - 1u >= 0x7f7fffffu ? 0xffu : exponent + up));
   } else if constexpr (stdx::is_same_v<T, f4e2m1>) {
     const uint32_t code = round_magnitude<2, 1>(magnitude);
     return from_byte<T>(static_cast<uint8_t>((code > 7u ? 7u : code) | (u >> 31) << 3));

@@ -13,6 +13,13 @@
 namespace tilefoundry {
 namespace host {
 
+static_assert(static_cast<int>(TypeCode::bf) == kDLBfloat && static_cast<int>(TypeCode::boolean) == kDLBool &&
+                  static_cast<int>(TypeCode::fp8e4m3) == kDLFloat8_e4m3fn &&
+                  static_cast<int>(TypeCode::fp8e5m2) == kDLFloat8_e5m2 &&
+                  static_cast<int>(TypeCode::f8e8m0) == kDLFloat8_e8m0fnu &&
+                  static_cast<int>(TypeCode::f4e2m1) == kDLFloat4_e2m1fn,
+              "host::TypeCode: DLPack numbers its element types otherwise than failure.h says");
+
 /// A declared parameter. `dims` points at `rank` codes: a static extent, -1 - v for DimVar v alone, or
 /// `computed_extent` for an expression, which generated code checks itself.
 struct Param {

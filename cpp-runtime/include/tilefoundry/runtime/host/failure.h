@@ -8,8 +8,6 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include <tvm/ffi/c_api.h>
-
 namespace tilefoundry {
 namespace host {
 
@@ -20,6 +18,11 @@ struct Failure {
   char message[capacity];
 };
 
+/// DLPack's codes of element types, as its header numbers them; libraries for the CPU need not have that header.
+enum class TypeCode : std::int64_t {
+  i = 0, u = 1, f = 2, bf = 4, complex = 5, boolean = 6, fp8e4m3 = 10, fp8e5m2 = 12, f8e8m0 = 14, f4e2m1 = 17,
+};
+
 /// One part of a message: a text, a number, an element type, or a shape as `(2, 3)`.
 class Piece {
  public:
@@ -27,7 +30,9 @@ class Piece {
   Piece(int number) : Piece(static_cast<std::int64_t>(number)) {}
   Piece(std::int64_t number) : kind_(Kind::number), text_(nullptr), numbers_(nullptr), number_(number) {}
   Piece(std::int64_t const* shape, int rank) : kind_(Kind::shape), text_(nullptr), numbers_(shape), number_(rank) {}
-  Piece(DLDataType dtype)
+  /// DataType is DLPack's `DLDataType`.
+  template <class DataType, class = decltype(DataType::lanes)>
+  Piece(DataType dtype)
       : kind_(Kind::dtype), text_(nullptr), numbers_(nullptr), number_(dtype.code * 1000 + dtype.bits) {}
 
   /// Append to `out` and give its new end; never past `end`.
@@ -63,17 +68,17 @@ class Piece {
   char* put_dtype(char* out, char* end) const {
     const std::int64_t code = number_ / 1000, bits = number_ % 1000;
     const char* name = "type code ";
-    switch (code) {
-      case kDLInt: name = "i"; break;
-      case kDLUInt: name = "u"; break;
-      case kDLFloat: name = "f"; break;
-      case kDLBfloat: name = "bf"; break;
-      case kDLComplex: name = "complex"; break;
-      case kDLBool: return put(out, end, "bool");
-      case kDLFloat8_e4m3fn: return put(out, end, "fp8e4m3");
-      case kDLFloat8_e5m2: return put(out, end, "fp8e5m2");
-      case kDLFloat8_e8m0fnu: return put(out, end, "f8e8m0");
-      case kDLFloat4_e2m1fn: return put(out, end, "f4e2m1");
+    switch (static_cast<TypeCode>(code)) {
+      case TypeCode::i: name = "i"; break;
+      case TypeCode::u: name = "u"; break;
+      case TypeCode::f: name = "f"; break;
+      case TypeCode::bf: name = "bf"; break;
+      case TypeCode::complex: name = "complex"; break;
+      case TypeCode::boolean: return put(out, end, "bool");
+      case TypeCode::fp8e4m3: return put(out, end, "fp8e4m3");
+      case TypeCode::fp8e5m2: return put(out, end, "fp8e5m2");
+      case TypeCode::f8e8m0: return put(out, end, "f8e8m0");
+      case TypeCode::f4e2m1: return put(out, end, "f4e2m1");
       default: return put(put(put(put(put(out, end, name), end, code), end, " of "), end, bits), end, " bits");
     }
     return put(put(out, end, name), end, bits);
