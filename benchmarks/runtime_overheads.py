@@ -1,9 +1,9 @@
 """What a call from Python costs on top of the work: twins, readings, compiled and bound modules.
 
-    python benchmarks/runtime_overheads.py [--device cpu|cuda] [--calls 2000] [--repeat 7] [--json out.json]
+    python benchmarks/runtime_overheads.py [--device cpu|cuda] [--calls 500] [--repeat 41] [--json out.json]
 
-Microseconds a call of the calling thread's processor time, so that other load does not count; medians over interleaved
-repeats in one process. The work itself is eight elements.
+Microseconds a call of the calling thread's processor time; medians and minima over interleaved repeats in one process,
+many and short, since other load changes the processor's speed. The work itself is eight elements.
 Floors: the exported function alone, called through tvm_ffi with outputs given, and torch.mul(out=).
 """
 
@@ -79,11 +79,11 @@ def timed(call: Callable[[], object], calls: int, device: str) -> float:
 
 
 def main(argv: list[str]) -> int:
-    """Print the table; the goal is one and a half microseconds over the exported function."""
+    """Print the table; the goal is a microsecond over the exported function, one and a half on a GPU."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--calls", type=int, default=2000)
-    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--calls", type=int, default=500)
+    parser.add_argument("--repeat", type=int, default=41)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(argv)
     calls = cases(args.device)
@@ -95,9 +95,13 @@ def main(argv: list[str]) -> int:
             samples[name].append(timed(call, args.calls, args.device))
     medians = {name: statistics.median(values) for name, values in samples.items()}
     for name, value in medians.items():
-        print(f"{name:40} {value:8.2f} us")
-    over = medians["compiled module, outputs given"] - medians["exported function, outputs given"]
-    print(f"{'over the exported function':40} {over:8.2f} us (goal 1.5)")
+        print(f"{name:40} {value:8.2f} us, {min(samples[name]):8.2f} at best")
+    floor, ours = (
+        samples[name] for name in ("exported function, outputs given", "compiled module, outputs given")
+    )
+    over = statistics.median(b - a for a, b in zip(floor, ours, strict=True))
+    best, goal = min(ours) - min(floor), 1.5 if args.device == "cuda" else 1.0
+    print(f"{'over the exported function':40} {over:8.2f} us, {best:8.2f} at best (goal {goal})")
     if args.json:
         args.json.write_text(json.dumps({"device": args.device, "us": medians, "over": over}, indent=2))
     return 0
