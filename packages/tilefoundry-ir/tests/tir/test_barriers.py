@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tilefoundry.dsl import DimVar, Mesh, T, Tensor, Topology, prim_func
 from tilefoundry.ir.errors import DslError, UnsupportedError, VerificationError
 from tilefoundry.ir.tir import Barrier, BarrierKind, barriers, classify_sync
-from tilefoundry.ir.types.shard import Layout
+from tilefoundry.ir.types.shard import Layout, participants
 
 CTA, THREAD = Topology("cta", 8), Topology("thread", 128)
 LEVELS = (CTA, THREAD)
@@ -43,6 +43,39 @@ BOTH = Mesh(("cta", "thread"), (8, 4, 32), ("b", "w", "t"))
 )
 def test_each_set_has_its_barrier(mesh, barrier):
     assert classify_sync(mesh, LEVELS) == barrier
+
+
+def _waiting(entry: tuple[str, int, int, int, int], size: int) -> set[int]:
+    """The threads of a block that the runtime's ``ops::sync`` makes wait, as its comment states."""
+    kind, base, count, mask, number = entry
+    if kind == "lanes":
+        return {base + lane for lane in range(32) if mask >> lane & 1}
+    if kind == "named":
+        assert 1 <= number <= 15 and base % 32 == 0 and count % 32 == 0
+        return set(range(base, base + count))
+    return set(range(size))
+
+
+@pytest.mark.spec("tir.sync")
+@pytest.mark.parametrize(
+    "mesh", [WARPS, WARPS[0:2], WARPS[1:4], WARPS[2], WARPS[1, 4:8], WARPS[:, :], WARPS[3, 31]], ids=str
+)
+def test_the_runtime_is_told_who_waits(mesh):
+    levels = (CTA, THREAD)
+
+    @prim_func(topologies=levels)
+    def f(x: Tensor[(4,), "f32"], y: Tensor[(4,), "f32"]):
+        T.copy(x, y)
+        T.sync(mesh)
+
+    (barrier,) = barriers(f.lookup("f"), levels)
+    assert _waiting(barrier.entry, 128) == set(participants(mesh.resolved(levels))["thread"])
+
+
+def test_what_the_runtime_is_told_of_grids_and_of_named_barriers_without_a_number():
+    assert classify_sync(BOTH, LEVELS).entry == ("grid", 0, 0, 0, 0)
+    with pytest.raises(ValueError, match=r"has no number yet; take it from barriers\(function, levels\)"):
+        _ = classify_sync(WARPS[0:2], LEVELS).entry
 
 
 @pytest.mark.spec("tir.sync")

@@ -1,4 +1,16 @@
-"""Which barrier makes the instances of a mesh wait for each other."""
+"""Which barrier makes the instances of a mesh wait for each other: the one place that decides it.
+
+A target asks here and spells what it gets; it classifies nothing itself. For one mesh::
+
+    from tilefoundry.ir.tir import classify_sync
+
+    barrier = classify_sync(mesh, module.effective_topologies() or ())
+    kind, base, count, mask, number = barrier.entry      # compile-time arguments of the runtime's ``ops::sync``
+
+and for a whole function, whose named barriers need numbers of their own::
+
+    for barrier in barriers(function, levels): ...       # one per ``sync``, in program order
+"""
 
 from __future__ import annotations
 
@@ -44,6 +56,24 @@ class Barrier:
     count: int = 0
     mask: int = 0
     number: int | None = None
+
+    @property
+    def entry(self) -> tuple[str, int, int, int, int]:
+        """(kind, base, count, mask, number) as the runtime's ``ops::sync`` takes them.
+
+        Raises:
+            ValueError: a NAMED barrier that ``barriers`` has not numbered.
+        """
+        if self.kind is BarrierKind.NAMED:
+            if self.number is None:
+                raise ValueError(f"{self} has no number yet; take it from barriers(function, levels)")
+            return ("named", self.first, self.count, 0, self.number)
+        if self.kind is BarrierKind.LANES:
+            return ("lanes", self.first, 0, self.mask, 0)
+        return (_ENTRIES[self.kind], 0, 0, 0, 0)
+
+
+_ENTRIES = {BarrierKind.GRID: "grid", BarrierKind.BLOCK: "cta", BarrierKind.WARP: "warp"}
 
 
 def classify_sync(mesh: Mesh, levels: Sequence[Topology] = ()) -> Barrier:
