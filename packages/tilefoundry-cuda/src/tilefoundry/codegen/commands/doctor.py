@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilefoundry.codegen.cache.place import VARIABLE, cache_directory, configured_directory
 from tilefoundry.codegen.cpu.arch import native_arch
+from tilefoundry.codegen.cuda.link import device_tool
+from tilefoundry.codegen.cuda.toolchain import find_headers, find_nvrtc
 from tilefoundry.codegen.headers import include_dirs
 from tilefoundry.codegen.toolchain import find_cxx, find_ffi
-from tilefoundry.target import CudaTarget
+from tilefoundry.target import CompilerOptions, CudaTarget
 
 __all__ = ["Finding", "configure", "examine", "help", "run"]
 
@@ -52,8 +55,40 @@ def _cpu() -> str:
     return native_arch()
 
 
+def _nvrtc() -> str:
+    nvrtc = find_nvrtc()
+    known = f"sm_{nvrtc.architectures[0]} to sm_{nvrtc.architectures[-1]}"
+    return f"{nvrtc.version[0]}.{nvrtc.version[1]} for {known}: {nvrtc.path}, from {nvrtc.origin}"
+
+
+def _cuda_headers() -> str:
+    headers = find_headers(find_nvrtc().version[0])
+    return f"CUDA {headers.version[0]}.{headers.version[1]}, from {headers.origin}"
+
+
+def _cutlass() -> str:
+    return str(include_dirs()[1])
+
+
+def _driver() -> str:
+    """The driver's CUDA version, without a context and without torch."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        raise RuntimeError(
+            "libcuda.so.1 does not open; install the NVIDIA driver to run compiled code (compiling needs none)"
+        ) from None
+    version = ctypes.c_int()
+    code = driver.cuDriverGetVersion(ctypes.byref(version))
+    if code:
+        raise RuntimeError(f"cuDriverGetVersion fails with {code}; reinstall the NVIDIA driver")
+    return f"serves CUDA {version.value // 1000}.{version.value % 1000 // 10}"
+
+
 def _gpu() -> str:
-    return str(CudaTarget.current())
+    target = CudaTarget.current()
+    device_tool(target.arch, CompilerOptions())  # says where the compiler cannot target it
+    return f"{target}, {target.arch}"
 
 
 def _cache() -> str:
@@ -71,6 +106,10 @@ CHECKS: tuple[tuple[str, Callable[[], str], bool], ...] = (
     ("BLAS", _blas, True),
     ("processor", _cpu, True),
     ("cache directory", _cache, False),
+    ("NVRTC", _nvrtc, False),
+    ("CUDA headers", _cuda_headers, False),
+    ("CUTLASS headers", _cutlass, False),
+    ("NVIDIA driver", _driver, False),
     ("GPU", _gpu, False),
 )
 """(name, finder, needed): a finder gives what it found or raises what is wrong and what to do."""
@@ -84,7 +123,7 @@ def examine() -> tuple[list[Finding], bool]:
         try:
             findings.append(Finding(name, True, finder()))
         except Exception as error:
-            findings.append(Finding(name, False, str(error)))
+            findings.append(Finding(name, False, " ".join(str(error).split())))
             usable = usable and not needed
     return findings, usable
 

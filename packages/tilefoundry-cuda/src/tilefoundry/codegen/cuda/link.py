@@ -17,6 +17,7 @@ from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.codegen.toolchain import (
     Compiler,
     FfiPaths,
+    GpuNotTargetedError,
     PrecompiledHeaders,
     ToolchainError,
     find_cxx,
@@ -97,7 +98,7 @@ def device_tool(arch: str, options: CompilerOptions) -> DeviceTool:
     number = int("".join(c for c in arch if c.isdigit()))
     if number not in nvrtc.architectures:
         known = ", ".join(f"sm_{n}" for n in nvrtc.architectures)
-        raise ToolchainError(
+        raise GpuNotTargetedError(
             f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]} ({nvrtc.origin}) cannot target {arch}; it knows {known}: "
             "install a newer NVRTC, or compile for one of these"
         )

@@ -1,6 +1,11 @@
 """Find the native tools that compilation needs."""
 
-from tilefoundry.codegen.toolchain.errors import ToolchainError
+from tilefoundry.codegen.toolchain.errors import (
+    GpuNotTargetedError,
+    ToolchainError,
+    ToolNotFoundError,
+    ToolTooOldError,
+)
 from tilefoundry.codegen.toolchain.gxx import Compiler, find_cxx
 from tilefoundry.codegen.toolchain.precompiled import PrecompiledHeaders, clear_precompiled
 from tilefoundry.codegen.toolchain.tvm_ffi import FfiPaths, find_ffi
@@ -8,7 +13,10 @@ from tilefoundry.codegen.toolchain.tvm_ffi import FfiPaths, find_ffi
 __all__ = [
     "Compiler",
     "FfiPaths",
+    "GpuNotTargetedError",
     "PrecompiledHeaders",
+    "ToolNotFoundError",
+    "ToolTooOldError",
     "ToolchainError",
     "clear_precompiled",
     "find_cxx",

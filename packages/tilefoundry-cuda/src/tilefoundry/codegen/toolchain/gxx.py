@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from tilefoundry.codegen.toolchain.errors import ToolchainError
+from tilefoundry.codegen.toolchain.errors import ToolchainError, ToolNotFoundError, ToolTooOldError
 
 __all__ = ["FINDERS", "Compiler", "find_cxx"]
 
@@ -43,7 +43,7 @@ def _from_environment() -> tuple[str, str] | None:
         return None
     found = shutil.which(given)
     if found is None:
-        raise ToolchainError(f"CXX={given}: no such executable; unset CXX, or set it to a C++17 compiler")
+        raise ToolNotFoundError(f"CXX={given}: no such executable; unset CXX, or set it to a C++17 compiler")
     return found, "the environment variable CXX"
 
 
@@ -68,7 +68,9 @@ def find_cxx() -> Compiler:
     """The C++ compiler to use.
 
     Raises:
-        ToolchainError: there is none, it does not run, or it is too old for C++17.
+        ToolNotFoundError: there is none.
+        ToolTooOldError: it is too old for C++17.
+        ToolchainError: it does not run.
     """
     for finder in FINDERS:
         found = finder()
@@ -77,7 +79,7 @@ def find_cxx() -> Compiler:
             compiler = Compiler(path, _version(path, _stamp(path)), origin)
             _check_age(compiler)
             return compiler
-    raise ToolchainError(
+    raise ToolNotFoundError(
         "no C++ compiler: looked for $CXX, then g++, c++ and clang++ on PATH; "
         "install one (Debian, Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++)"
     )
@@ -103,7 +105,7 @@ def _version(path: str, stamp: tuple[int, int]) -> str:
 def _check_age(compiler: Compiler) -> None:
     found = re.search(r"(\d+)\.(\d+)", compiler.version)
     if found and (int(found[1]), int(found[2])) < _OLDEST and not compiler.is_clang:
-        raise ToolchainError(
+        raise ToolTooOldError(
             f"{compiler.path} is {compiler.version}; version {_OLDEST[0]} or later is needed: "
             "install a newer g++ or set CXX"
         )

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from tilefoundry.codegen.toolchain.errors import ToolchainError
+from tilefoundry.codegen.toolchain.errors import ToolNotFoundError
 
 __all__ = ["FfiPaths", "find_ffi"]
 
@@ -33,15 +33,15 @@ def find_ffi() -> FfiPaths:
     """TVM FFI of this environment.
 
     Raises:
-        ToolchainError: the wheel is missing or incomplete.
+        ToolNotFoundError: the wheel is missing or incomplete.
     """
     spec = find_spec("tvm_ffi")
     if spec is None or not spec.submodule_search_locations:
-        raise ToolchainError("tvm_ffi is not installed; pip install apache-tvm-ffi")
+        raise ToolNotFoundError("tvm_ffi is not installed; pip install apache-tvm-ffi")
     root = Path(spec.submodule_search_locations[0])
     header = root / "include" / "tvm" / "ffi" / "c_api.h"
     if not header.is_file():
-        raise ToolchainError(f"{header} is missing; reinstall apache-tvm-ffi")
+        raise ToolNotFoundError(f"{header} is missing; reinstall apache-tvm-ffi")
     try:
         found = version("apache-tvm-ffi")
     except PackageNotFoundError:

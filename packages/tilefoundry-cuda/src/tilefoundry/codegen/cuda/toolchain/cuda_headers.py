@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilefoundry.codegen.cuda.toolchain.wheels import wheel_folders
-from tilefoundry.codegen.toolchain import ToolchainError
+from tilefoundry.codegen.toolchain import ToolNotFoundError
 
 __all__ = ["FINDERS", "CudaHeaders", "find_headers"]
 
@@ -68,7 +68,7 @@ def find_headers(major: int) -> CudaHeaders:
     """The headers for a compiler of CUDA ``major``; those of the same major come first.
 
     Raises:
-        ToolchainError: there are none; the message says what each place lacks.
+        ToolNotFoundError: there are none; the message says what each place lacks.
     """
     lacking: list[str] = []
     found: list[CudaHeaders] = []
@@ -84,11 +84,11 @@ def find_headers(major: int) -> CudaHeaders:
         if headers.version[0] == major:
             return headers
     if found:
-        raise ToolchainError(
+        raise ToolNotFoundError(
             f"NVRTC is of CUDA {major}, but the only headers are of CUDA {found[0].version[0]} "
             f"({found[0].origin}); install tilefoundry-cuda[cu{major}]"
         )
-    raise ToolchainError(
+    raise ToolNotFoundError(
         f"no CUDA headers; looked in {'; '.join(lacking) or 'no place'}; "
         f"install them with: pip install 'tilefoundry-cuda[cu{major}]'"
     )

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tilefoundry.codegen.toolchain import ToolchainError
+from tilefoundry.codegen.toolchain import ToolchainError, ToolNotFoundError, ToolTooOldError
 
 __all__ = ["Nvcc", "find_nvcc"]
 
+_OLDEST = (12, 0)
 _SHOWN = 60
 
 
@@ -46,18 +47,29 @@ def find_nvcc() -> Nvcc:
     """nvcc from CUDA_HOME, the path, or /usr/local/cuda.
 
     Raises:
-        ToolchainError: there is none, or it does not run.
+        ToolNotFoundError: there is none.
+        ToolTooOldError: it is older than CUDA 12.
+        ToolchainError: it does not run.
     """
     homes = [os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
     places = [str(Path(homes[0]) / "bin" / "nvcc") if homes[0] else None, "nvcc", "/usr/local/cuda/bin/nvcc"]
     for place in filter(None, places):
         found = shutil.which(place)
         if found is not None:
-            return Nvcc(found, _release(found))
-    raise ToolchainError(
+            return Nvcc(found, _checked(found, _release(found)))
+    raise ToolNotFoundError(
         "nvcc was asked for and is in neither $CUDA_HOME/bin, PATH nor /usr/local/cuda/bin; install the CUDA "
         'toolkit, or leave CompilerOptions(device_compiler="nvrtc")'
     )
+
+
+def _checked(path: str, release: tuple[int, int]) -> tuple[int, int]:
+    if release < _OLDEST:
+        raise ToolTooOldError(
+            f"{path} is of CUDA {release[0]}.{release[1]}; {_OLDEST[0]}.{_OLDEST[1]} or later is needed: install a "
+            'newer toolkit, or leave CompilerOptions(device_compiler="nvrtc")'
+        )
+    return release
 
 
 def _release(path: str) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tilefoundry.codegen.cuda.toolchain.wheels import wheel_folders
-from tilefoundry.codegen.toolchain import ToolchainError
+from tilefoundry.codegen.toolchain import ToolchainError, ToolNotFoundError, ToolTooOldError
 
 __all__ = ["FINDERS", "Nvrtc", "find_nvrtc"]
 
@@ -87,7 +87,7 @@ def _from_environment() -> Iterator[tuple[Path, str]]:
     given = os.environ.get("TILEFOUNDRY_NVRTC")
     if given:
         if not Path(given).is_file():
-            raise ToolchainError(f"TILEFOUNDRY_NVRTC={given}: no such file; unset it, or name libnvrtc.so")
+            raise ToolNotFoundError(f"TILEFOUNDRY_NVRTC={given}: no such file; unset it, or name libnvrtc.so")
         yield Path(given), "the environment variable TILEFOUNDRY_NVRTC"
 
 
@@ -119,17 +119,23 @@ def find_nvrtc() -> Nvrtc:
     """NVRTC of this environment.
 
     Raises:
-        ToolchainError: there is none, none opens, or it is too old.
+        ToolNotFoundError: there is none, or none opens.
+        ToolTooOldError: all that open are too old.
     """
     problems: list[str] = []
+    old: list[str] = []
     for finder in FINDERS:
         for file, origin in finder():
             try:
                 return _opened(file, origin)
             except OSError as error:
                 problems.append(f"{file}: {error}")
+            except ToolTooOldError as error:
+                old.append(str(error))
+    if old:
+        raise ToolTooOldError(old[0])
     tried = "; ".join(problems) or "no library in the environment, the wheels or /usr/local/cuda"
-    raise ToolchainError(
+    raise ToolNotFoundError(
         f"NVRTC was not found ({tried}); install it with: pip install 'tilefoundry-cuda[cu12]' (or [cu13])"
     )
 
@@ -141,7 +147,7 @@ def _opened(file: Path, origin: str) -> Nvrtc:
     library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     version = (major.value, minor.value)
     if version < _OLDEST:
-        raise ToolchainError(
+        raise ToolTooOldError(
             f"{file} is NVRTC {version[0]}.{version[1]}; {_OLDEST[0]}.{_OLDEST[1]} or later is needed: "
             "install a newer one with: pip install 'tilefoundry-cuda[cu12]'"
         )
