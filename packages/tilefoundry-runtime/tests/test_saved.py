@@ -1,14 +1,17 @@
 """Libraries saved to disk. Oracle: the module that was saved."""
 
 import json
+import os
 import shutil
 
 import pytest
 import torch
 
 from tilefoundry.dsl import DimVar, ceildiv
+from tilefoundry.ir.layout import Swizzle
 from tilefoundry.ir.types import TensorType
-from tilefoundry.runtime import CompiledModule, EntryABI, ParamABI, load_compiled
+from tilefoundry.ir.types.shard import B, ComposedLayout, Dynamic, Layout, Mesh, P, S, ShardLayout, Topology
+from tilefoundry.runtime import CompiledModule, EntryABI, KernelRecord, ParamABI, load_compiled
 from tilefoundry.runtime.linking import LinkedModule, load_linked_module
 
 N = DimVar("N", 0, 100)
@@ -71,6 +74,9 @@ def edit(saved, **changes):
         ({"entry": {"name": "affine"}}, "its entry is no ABI"),
         ({"entry": None}, "entry must be a dict"),
         ({"target": 3}, "target must be a str"),
+        ({"kernels": {}}, "kernels must be a list"),
+        ({"kernels": [{"name": "k"}]}, "a kernel's record is none"),
+        ({"kernels": ["k"]}, "a kernel's record is none"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_loading(saved, changes, message):
@@ -101,13 +107,100 @@ def test_saving_over_a_loaded_library_leaves_the_loaded_one(saved, library):
     assert load_compiled(str(saved)).source == "new"
 
 
-def test_an_interrupted_save_is_not_loadable(saved, library, monkeypatch):
+def test_a_save_that_fails_leaves_what_was_there(saved, library, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
+    before = sorted(p.name for p in saved.iterdir())
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(OSError, match="No space left"):
+        load_linked_module(LinkedModule(library, "new", AFFINE)).save(str(saved))
+    assert sorted(p.name for p in saved.iterdir()) == before
+    assert load_compiled(str(saved)).source == "text"
+
+
+def test_a_save_interrupted_between_its_files_is_not_loadable(saved, library, monkeypatch):
+    real = os.replace
+
+    def second_fails(source, target):
+        if target.endswith("source.txt"):
+            raise OSError(5, "Input/output error")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", second_fails)
+    with pytest.raises(OSError, match="Input/output"):
         load_linked_module(LinkedModule(library, "new", AFFINE)).save(str(saved))
     with pytest.raises(FileNotFoundError, match=r"abi\.json does not exist"):
         load_compiled(str(saved))
     assert sorted(p.name for p in saved.iterdir()) == ["library.so", "source.txt"]
+
+
+def test_a_library_that_is_gone_cannot_be_saved(saved, library, tmp_path):
+    gone = tmp_path / "gone.so"
+    shutil.copyfile(library, gone)
+    module = load_linked_module(LinkedModule(str(gone), "new", AFFINE))
+    gone.unlink()
+    with pytest.raises(FileNotFoundError, match=r"gone\.so"):
+        module.save(str(saved))
+    assert load_compiled(str(saved)).source == "text"
+
+
+MESH = Mesh((Topology("cta", 4 * N), "thread"), (2, 4, 32), ("x", "y", "t"))
+LAYOUTS = [
+    Layout((N, 4)),
+    Layout((N, 4), (8, 1)),
+    Layout((N, 4), (4 * N + 1, ceildiv(N, 2))),
+    ComposedLayout(Swizzle(2, 3, 3), 8 * N, Layout((N, 4), (4, 1))),
+    ComposedLayout(None, 0, Layout((N, 4))),
+    ShardLayout(Layout((2, 4, 3, 32, 4), (0, 0, 4, 0, 1)), (S(0), S(1), S(3)), MESH),
+    ShardLayout(Layout((N, 4)), (B(), P("max"), Dynamic()), MESH),
+    ShardLayout(
+        ComposedLayout(Swizzle(1, 0, 1), 0, Layout((1, 4))),
+        (S(0), B(), B()),
+        Mesh(("cta", "thread"), (2, 4, 32), ("x", "y", "t"))[1, 0:2, 0:32],
+    ),
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_layouts_of_every_form_survive(library, tmp_path, layout):
+    abi = EntryABI("affine", (ParamABI("x", TensorType((N, 4), "f32", layout, "gmem")),))
+    load_linked_module(LinkedModule(library, "", abi)).save(str(tmp_path / "d"))
+    assert load_compiled(str(tmp_path / "d")).type == abi
+
+
+def test_a_layout_that_is_no_record_is_refused_before_anything_is_written(library, tmp_path):
+    abi = EntryABI("affine", (ParamABI("x", TensorType((N, 4), "f32", "row-major")),))
+    with pytest.raises(TypeError, match="layout is one of the IR's records, got 'row-major'"):
+        load_linked_module(LinkedModule(library, "", abi)).save(str(tmp_path / "d"))
+    assert not (tmp_path / "d").exists()
+
+
+KERNELS = (KernelRecord("rows", "ceildiv(M, 4)", 256, 40, 49_152), KernelRecord("tail"))
+
+
+def test_kernel_records_survive(library, tmp_path):
+    module = load_linked_module(LinkedModule(library, "", AFFINE, kernels=KERNELS))
+    assert module.kernels == KERNELS
+    module.save(str(tmp_path / "k"))
+    assert load_compiled(str(tmp_path / "k")).kernels == KERNELS
+
+
+def test_a_folder_without_kernel_records_has_none(saved):
+    edit(saved, kernels=None)
+    assert load_compiled(str(saved)).kernels == ()
+    assert CompiledModule(type=AFFINE, fn=print).kernels == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "message"),
+    [
+        ({"name": 3}, TypeError, "name is text, got 3"),
+        ({"name": "k", "grid": (1, 1, 1)}, TypeError, "grid is text"),
+        ({"name": "k", "block": True}, TypeError, "k: block is a count or None, got True"),
+        ({"name": "k", "registers": -1}, ValueError, "k: registers is at least 0, got -1"),
+    ],
+)
+def test_a_kernel_record_holds_text_and_counts(fields, kind, message):
+    with pytest.raises(kind, match=message):
+        KernelRecord(**fields)

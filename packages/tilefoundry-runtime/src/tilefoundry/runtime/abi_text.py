@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilefoundry.ir.types import Dim, DimExpr, DimVar, DType, TensorType
-from tilefoundry.ir.types.dim import FloorDiv, floordiv
+from tilefoundry.ir.types import DType, TensorType
 from tilefoundry.runtime.abi import EntryABI, ParamABI
+from tilefoundry.runtime.kernel_record import KernelRecord
+from tilefoundry.runtime.layout_text import decode_dim, decode_layout, encode_dim, encode_layout
 
-__all__ = ["decode_entry", "encode_entry"]
+__all__ = ["decode_entry", "decode_kernels", "encode_entry", "encode_kernels"]
+
+_KERNEL = ("name", "grid", "block", "registers", "shared_bytes")
 
 
 def encode_entry(entry: EntryABI) -> dict[str, Any]:
-    """``entry`` as JSON values.
-
-    Raises:
-        ValueError: a parameter with a layout, which a saved library cannot carry.
-    """
+    """``entry`` as JSON values; TypeError for a layout that is none of the IR's records."""
     return {
         "name": entry.name,
         "params": [_encode_param(param) for param in entry.params],
@@ -36,55 +35,34 @@ def decode_entry(where: str, table: dict[str, Any]) -> EntryABI:
             tuple((index, path) for index, path in table["constants"]),
             tuple((output, source) for output, source in table["inplace"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{where} is damaged: its entry is no ABI ({error!r})") from None
 
 
+def encode_kernels(kernels: tuple[KernelRecord, ...]) -> list[dict[str, Any]]:
+    """``kernels`` as JSON values."""
+    return [{field: getattr(kernel, field) for field in _KERNEL} for kernel in kernels]
+
+
+def decode_kernels(where: str, rows: list[Any]) -> tuple[KernelRecord, ...]:
+    """What ``encode_kernels`` wrote; ValueError naming ``where`` for anything else."""
+    try:
+        return tuple(KernelRecord(**{field: row[field] for field in _KERNEL}) for row in rows)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{where} is damaged: a kernel's record is none ({error!r})") from None
+
+
 def _encode_param(param: ParamABI) -> dict[str, Any]:
-    if param.type.layout is not None:
-        raise ValueError(
-            f"{param.name} has the layout {param.type.layout}; only dense parameters can be saved"
-        )
     return {
         "name": param.name,
         "dtype": param.type.dtype.name,
-        "shape": [_encode_dim(dim) for dim in param.type.shape],
+        "shape": [encode_dim(dim) for dim in param.type.shape],
+        "layout": encode_layout(param.type.layout),
         "storage": param.type.storage.value,
     }
 
 
 def _decode_param(row: dict[str, Any]) -> ParamABI:
-    shape = tuple(_decode_dim(dim) for dim in row["shape"])
-    return ParamABI(row["name"], TensorType(shape, DType.from_name(row["dtype"]), None, row["storage"]))
-
-
-def _encode_dim(dim: Dim) -> Any:
-    if isinstance(dim, int):
-        return dim
-    if isinstance(dim, DimVar):
-        return {"var": dim.name, "lo": dim.lo, "hi": dim.hi}
-    return {"sum": [[factor, [_encode_atom(atom) for atom in monomial]] for monomial, factor in dim.terms]}
-
-
-def _encode_atom(atom: DimVar | FloorDiv) -> Any:
-    if isinstance(atom, DimVar):
-        return _encode_dim(atom)
-    return {"floordiv": [_encode_dim(atom.numerator), atom.divisor]}
-
-
-def _decode_dim(value: Any) -> Dim:
-    if type(value) is int:
-        return value
-    if "var" in value:
-        return DimVar(value["var"], value["lo"], value["hi"])
-    if "floordiv" in value:
-        numerator, divisor = value["floordiv"]
-        return floordiv(_decode_dim(numerator), divisor)
-    total: Dim = 0
-    for factor, atoms in value["sum"]:
-        term: Dim = factor
-        for atom in atoms:
-            term = term * _decode_dim(atom)
-        total = total + term
-    assert isinstance(total, (int, DimVar, DimExpr))
-    return total
+    shape = tuple(decode_dim(dim) for dim in row["shape"])
+    layout = decode_layout(row.get("layout"))
+    return ParamABI(row["name"], TensorType(shape, DType.from_name(row["dtype"]), layout, row["storage"]))

@@ -8,7 +8,7 @@ import platform
 from importlib.metadata import version
 from typing import Any
 
-from tilefoundry.runtime.abi_text import decode_entry
+from tilefoundry.runtime.abi_text import decode_entry, decode_kernels
 from tilefoundry.runtime.compiled import CompiledModule
 from tilefoundry.runtime.linking import LinkedModule, load_linked_module
 from tilefoundry.runtime.processor import native_arch, runs_here
@@ -36,7 +36,8 @@ def load_compiled(directory: str) -> CompiledModule:
     entry = decode_entry(os.path.join(directory, ABI_FILE), table["entry"])
     source = os.path.join(directory, SOURCE_FILE)
     text = _read_text(source) if os.path.exists(source) else ""
-    return load_linked_module(LinkedModule(library, text, entry, table["target"], table["arch"]))
+    kernels = decode_kernels(os.path.join(directory, ABI_FILE), table.get("kernels", []))
+    return load_linked_module(LinkedModule(library, text, entry, table["target"], table["arch"], kernels))
 
 
 def _read_table(path: str) -> dict[str, Any]:
@@ -53,6 +54,8 @@ def _read_table(path: str) -> dict[str, Any]:
     for key, kind in kinds.items():
         if not isinstance(table.get(key), kind):
             raise ValueError(f"{path} is damaged: {key} must be a {kind.__name__}, got {table.get(key)!r}")
+    if not isinstance(table.get("kernels", []), list):
+        raise ValueError(f"{path} is damaged: kernels must be a list, got {table['kernels']!r}")
     return table
 
 

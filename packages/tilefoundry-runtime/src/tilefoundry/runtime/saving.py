@@ -7,9 +7,10 @@ import json
 import os
 import platform
 import shutil
+import tempfile
 from typing import TYPE_CHECKING, Any
 
-from tilefoundry.runtime.abi_text import encode_entry
+from tilefoundry.runtime.abi_text import encode_entry, encode_kernels
 
 if TYPE_CHECKING:
     from tilefoundry.runtime.linking import LinkedModule
@@ -24,42 +25,42 @@ TVM_FFI = (">=0.1.10", "<0.2")
 
 
 def save_linked(linked: LinkedModule, directory: str) -> None:
-    """Write library, source text and ``abi.json`` into ``directory``; the last file makes the rest valid."""
+    """Write library, source text and ``abi.json`` into ``directory``; the last file makes the rest valid.
+
+    All three are written beside their places first, so that an error leaves what was there. A process that has
+    the old library open keeps it whole.
+    """
+    table = _table(linked)
     os.makedirs(directory, exist_ok=True)
-    library = os.path.join(directory, LIBRARY_FILE)
-    abi = os.path.join(directory, ABI_FILE)
-    # Without abi.json no reader takes a library that is half written.
-    if os.path.exists(abi):
-        os.unlink(abi)
-    _replace(library, lambda path: shutil.copyfile(linked.library_path, path))
-    _replace(os.path.join(directory, SOURCE_FILE), lambda path: _write_text(path, linked.source))
-    table = {
+    with tempfile.TemporaryDirectory(prefix=".save.", dir=directory) as stage:
+        library = os.path.join(stage, LIBRARY_FILE)
+        shutil.copyfile(linked.library_path, library)
+        _write_text(os.path.join(stage, SOURCE_FILE), linked.source)
+        table["sha256"] = digest_of(library)
+        _write_text(os.path.join(stage, ABI_FILE), json.dumps(table, indent=2) + "\n")
+        # Without abi.json no reader takes a library beside another's source.
+        if os.path.exists(os.path.join(directory, ABI_FILE)):
+            os.unlink(os.path.join(directory, ABI_FILE))
+        for name in (LIBRARY_FILE, SOURCE_FILE, ABI_FILE):
+            os.replace(os.path.join(stage, name), os.path.join(directory, name))
+
+
+def _table(linked: LinkedModule) -> dict[str, Any]:
+    return {
         "format": FORMAT,
         "entry": encode_entry(linked.entry),
         "target": linked.target,
         "arch": linked.arch,
         "machine": platform.machine(),
         "tvm_ffi": list(TVM_FFI),
-        "sha256": digest_of(library),
+        "kernels": encode_kernels(linked.kernels),
     }
-    _replace(abi, lambda path: _write_text(path, json.dumps(table, indent=2) + "\n"))
 
 
 def digest_of(path: str) -> str:
     """sha256 of the file at ``path``, in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _replace(path: str, write: Any) -> None:
-    """Write beside ``path`` and rename, so that a process that has the old file open keeps it whole."""
-    temporary = f"{path}.{os.getpid()}"
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
 
 
 def _write_text(path: str, text: str) -> None:
