@@ -35,19 +35,23 @@ class Move(NamedTuple):
 
 def grouped(moves: Iterable[Move]) -> dict[tuple[Carrier, Carrier], list[Run]]:
     """The moves by pair of carriers, in order of source, with adjacent ones joined."""
-    groups: dict[tuple[Carrier, Carrier], list[Run]] = {}
-    for move in sorted(moves, key=lambda m: m.source_at):
-        runs = groups.setdefault((move.source, move.target), [])
-        last = runs[-1] if runs else None
-        if (
-            last
-            and last.source + last.nbytes == move.source_at
-            and last.target + last.nbytes == move.target_at
-        ):
-            runs[-1] = Run(last.source, last.target, last.nbytes + move.nbytes)
+    spans: dict[tuple[Carrier, Carrier], list[tuple[int, int, int]]] = {}
+    for source, target, source_at, target_at, nbytes in moves:
+        spans.setdefault((source, target), []).append((source_at, target_at, nbytes))
+    return {pair: _joined(sorted(of_pair)) for pair, of_pair in spans.items()}
+
+
+def _joined(spans: list[tuple[int, int, int]]) -> list[Run]:
+    runs: list[Run] = []
+    begin, goal, length = spans[0]
+    for source_at, target_at, nbytes in spans[1:]:
+        if source_at == begin + length and target_at == goal + length:
+            length += nbytes
         else:
-            runs.append(Run(move.source_at, move.target_at, move.nbytes))
-    return groups
+            runs.append(Run(begin, goal, length))
+            begin, goal, length = source_at, target_at, nbytes
+    runs.append(Run(begin, goal, length))
+    return runs
 
 
 def failed(error: BaseException) -> Completion[None]:

@@ -63,11 +63,13 @@ class Request:
                 record.users[self] = None
                 self.pinned.append(record)
 
-    def claim(self, records: Iterable[TileRecord]) -> None:
-        """Cover the records as the caller's promotion or eviction."""
+    def cover(self, records: list[TileRecord]) -> None:
+        """Pin distinct records that this request has nothing to do with yet, as the caller's promotion or the like."""
         for record in records:
             record.claim = self
-            self.claimed.append(record)
+            record.users[self] = None
+        self.claimed += records
+        self.pinned += records
 
     def let_go(self) -> None:
         """Drop pins and claims."""

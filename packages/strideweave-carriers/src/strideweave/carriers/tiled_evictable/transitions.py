@@ -27,9 +27,7 @@ def promote(parts: Sequence[tuple[Core, tuple[int, ...]]], verb: str = "promote"
         for core, codes in parts:
             _check(core, codes, verb)
         for core, codes in parts:
-            records = [core.table[c] for c in codes]
-            request.claim(records)
-            request.pin(records)
+            request.cover([core.table[c] for c in codes])
             core.admit(request)
 
     def work() -> None:
@@ -43,8 +41,9 @@ def promote(parts: Sequence[tuple[Core, tuple[int, ...]]], verb: str = "promote"
 def _check(core: Core, codes: Sequence[int], verb: str) -> None:
     if core.released:
         raise RuntimeError(f"{verb}: this {core.name} was released")
+    peek = core.table.peek
     for code in codes:
-        record = core.table.peek(code)
+        record = peek(code)
         if record.claim is not None:
             raise RuntimeError(
                 f"{verb}: tile {core.geometry.coordinate(code)} is covered by an incomplete {record.claim.what}; "

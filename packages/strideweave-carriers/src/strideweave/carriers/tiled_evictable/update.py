@@ -62,8 +62,7 @@ def write_tiles(
                 raise RuntimeError(
                     f"{verb}: tile {core.geometry.coordinate(record.code)} has no value yet; replace it as a whole"
                 )
-        request.claim(records)
-        request.pin(records)
+        request.cover(records)
         core.admit(request)
     found: list[tuple[int, Slot]] = []
     prepared = core.mover.prepare()
