@@ -370,3 +370,20 @@ def test_ints_stand_for_positions_and_lengths():
 
     cache, new = torch.zeros(1, 4, 1, 2), torch.ones(1, 2, 1, 2)
     assert evaluate(f, cache, new).flatten().tolist() == [0, 0, 1, 1, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        ("tf.arange(4)", [0, 1, 2, 3]),
+        ("tf.arange(1, 4)", [1, 2, 3]),
+        ("tf.arange(1, 8, 3)", [1, 4, 7]),
+        ("tf.arange(1, 8, 3, 'i64')", [1, 4, 7]),
+        ("tf.arange(2, N)", [2, 3, 4]),
+        ("tf.arange(4, start=2)", [2, 3]),
+        ("tf.arange(end=4, step=2)", [0, 2]),
+    ],
+)
+def test_arange_counts_as_range_does(run, call, wanted):
+    f = run(f"N = DimVar('N', 3, 9)\n@func\ndef f(x: Tensor[(N,), 'f32']):\n    return {call}\n")["f"]
+    assert evaluate(f, torch.zeros(5)).tolist() == wanted

@@ -129,7 +129,7 @@ def test_a_dim_that_no_argument_gives_is_an_error():
             "arange",
             (),
             {"end": 0, "start": 5},
-            r"is not upwards in every case; the arguments are \(end, start=0, step=1\)",
+            r"is not upwards in every case; as in range, the arguments are \(end\), \(start, end\) or",
         ),
         ("arange", (), {"end": S - 1}, "is not upwards in every case"),
         ("arange", (), {"end": 5, "step": 0}, "an integer of 1 or more is needed"),

@@ -26,6 +26,12 @@ OTHER_NAMES = {"max": "maximum", "min": "minimum"}
 
 # Operands that are positions or lengths: an int there is i32, whatever the dtype of the tensors beside it.
 _COUNTS = {"cache_update": ("cur_pos", "s"), "attention": ("kv_len",)}
+# Attributes by position where their order depends on how many there are, as in Python's range.
+_ORDERS = {
+    ("arange", 2): ("start", "end"),
+    ("arange", 3): ("start", "end", "step"),
+    ("arange", 4): ("start", "end", "step", "dtype"),
+}
 # Ops whose starts may be tensors, and the attribute that lists the starts.
 _WINDOW_ATTRS = {"slice": "starts", "insert_slice": "offsets"}
 
@@ -156,7 +162,7 @@ def _attrs(op: Op, rest: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         raise TypeError(
             f"{_usage(op)}: {len(rest) - len(names)} arguments too many, {describe(rest[len(names)])} the first"
         )
-    attrs = dict(zip(names, rest, strict=False))
+    attrs = dict(zip(_ORDERS.get((op.name, len(rest)), names), rest, strict=False))
     for name, value in kwargs.items():
         if name in attrs:
             raise TypeError(f"{_usage(op)}: {name} is given by position and by keyword")

@@ -24,7 +24,7 @@ Value = Any
 
 def tf_stub_text() -> str:
     """The whole stub; equal to the file beside ``tf.py`` unless an op changed since it was generated."""
-    listed = "".join(f'    "{name}",\n' for name in HIR_OPS)
+    listed = "".join(f'    "{name}",\n' for name in (*HIR_OPS, "tile"))
     others = "".join(f"\n{name} = {op}\n" for name, op in OTHER_NAMES.items())
     signatures = "\n".join(_signature(op) for op in HIR_OPS.values())
     return f"{_HEAD}__all__ = [\n{listed}]\n\n{signatures}{others}"

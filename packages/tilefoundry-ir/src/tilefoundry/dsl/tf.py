@@ -10,7 +10,7 @@ from tilefoundry.dsl.ranges import tile as tile  # the loop, by the name that mo
 from tilefoundry.ir.hir import HIR_OPS
 
 # Without the second names: a star import leaves Python's own max and min alone.
-__all__ = list(HIR_OPS)
+__all__ = [*HIR_OPS, "tile"]
 
 globals().update({_name: OpRef(_op) for _name, _op in HIR_OPS.items()})
 globals().update({_name: OpRef(HIR_OPS[_op]) for _name, _op in OTHER_NAMES.items()})

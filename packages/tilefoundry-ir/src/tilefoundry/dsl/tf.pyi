@@ -83,6 +83,7 @@ __all__ = [
     "prefetch",
     "reshard",
     "local",
+    "tile",
 ]
 
 def add(

@@ -57,7 +57,7 @@ def _type_arange(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> Type:
     if bounds(count)[0] < 0:
         raise TypeRuleError(
             f"tf.arange: from start {start} to end {end} is not upwards in every case; "
-            "the arguments are (end, start=0, step=1)"
+            "as in range, the arguments are (end), (start, end) or (start, end, step)"
         )
     result = TensorType((ceildiv(count, attrs["step"]),), dtype)
     require_index("arange", "the result", result)
