@@ -21,7 +21,7 @@ from strideweave.carriers.tiled_evictable import (
     TileSelection,
     TileSet,
 )
-from strideweave.testing import Fault, fail_at, gated
+from strideweave.testing import Fault, fail_at, gated, sweep
 
 
 def tiles(*experts):
@@ -320,6 +320,38 @@ def test_bundles_share_one_budget(tiled):
         compact = member.carrier.project(member.tensor, choose(3, 0)).wait()
         assert torch.equal(tiled.by_mode(compact), tiled.dense(member.tensor, member.values)[[3, 0]])
         resident()
+
+
+@pytest.mark.parametrize("where", ["secondary", "none"])
+def test_tiles_that_made_room_come_back_when_the_request_fails(tiled, where):
+    """Oracle: everything visible of all members before, whichever provider call fails."""
+    layers = [
+        [tiled.make(grid=(4, 1, 1), tile=tile, where=where) for _ in range(2)]
+        for tile in ((1, 3, 2), (1, 3, 4))
+    ]
+    budget = DeviceBudget(4 * 24)
+    small, large = (Bundle([m.carrier for m in layer], budget=budget) for layer in layers)
+    members = [m for layer in layers for m in layer]
+    for member in members:
+        whole = member.carrier.logical_shape
+        for e in range(4):
+            member.carrier.update(choose(e), sw.full((1, *whole[1:]), float(e + 1))).wait()
+            member.carrier.wait_idle()
+    small.promote(tiles(1, 3))
+    # One tile is dirty.
+    layers[0][0].carrier.update(choose(1), sw.full((1, 3, 2), 7.0)).wait()
+    before = [tiled.snapshot(m.carrier) for m in members]
+    used = budget.used
+
+    def verify():
+        for member in members:
+            member.carrier.wait_idle()
+        assert [tiled.snapshot(m.carrier)[:4] for m in members] == [b[:4] for b in before]
+        assert budget.used == used
+
+    count = sweep(lambda: large.promote(tiles(0)), verify, "copy", "submit")
+    assert count >= 4
+    assert all(m.carrier.primary_tiles == tiles(0) for m in layers[1])
 
 
 def test_what_bundles_refuse(tiled):

@@ -9,6 +9,7 @@ from ...movement.completion import Completion, when_all
 from .batch import Batch
 from .eviction import Eviction
 from .reserve import Reserved, reserve
+from .restore import Displaced, restore
 from .slots import Slot
 
 if TYPE_CHECKING:
@@ -107,9 +108,12 @@ def _after_room(
     """Evict tiles of carriers under the same budget, then acquire again; a victim that is needed by now stays."""
     request.begin()
     request.submitted = True
+    displaced = request.displaced
+    request.bring_back = lambda then: restore(displaced, request.what, then)
     evictions = [Eviction.for_room(owner, request.what, code) for owner, code in victims]
 
     def freed(error: BaseException | None) -> None:
+        displaced.extend(Displaced(e.core, victim) for e in evictions for victim in e.displaced())
         if error is not None:
             request.end(error)
         else:

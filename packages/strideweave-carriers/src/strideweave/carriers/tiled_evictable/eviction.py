@@ -8,6 +8,7 @@ itself wait for room.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...movement.completion import Completion, when_all
@@ -51,6 +52,10 @@ class Eviction:
     def brings(self, code: int) -> bool:
         """An eviction brings nothing onto primary."""
         return False
+
+    def displaced(self) -> Sequence[Victim]:
+        """What it took off primary, once it has ended."""
+        return self._victims if self.completion.error is None else ()
 
     # --- life --------------------------------------------------------------------------------------------
 

@@ -50,6 +50,10 @@ class Request:
         self.trailing: tuple[int, ...] = ()
         self.error: BaseException | None = None
         self.submitted = False
+        self.displaced: list[Any] = []
+        """Tiles of other carriers that made room."""
+        self.bring_back: Callable[[Callable[[], None]], None] = lambda then: then()
+        """At failure: undo what was done to tiles of other carriers, then call on."""
         self.cores: tuple[Core, ...] = (core,)
         self._left = 1
         self._guard = threading.Lock()
@@ -150,7 +154,7 @@ class Request:
                 last = left[0] == 0
             if last:
                 self.trailing = ()
-                self._retire(announce=self._rejected)
+                self.bring_back(lambda: self._retire(announce=self._rejected))
 
         for batch in open_batches:
             batch.roll_back(error, one_undone)

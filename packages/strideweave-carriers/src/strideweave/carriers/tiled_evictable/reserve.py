@@ -83,13 +83,14 @@ def _place(
         return
     found.direct.extend((r.code, r.secondary) for r in rest)
     if placed:
-        found.batch = batch = _batch(core, request, placed, victims)
+        found.batch = batch = new_batch(core, request, placed, victims)
         given_up = {r.code for r in own}
         found.ready = [(c, s) for c, s in found.ready if c not in given_up]
         found.blocked.extend((c, batch) for c in given_up)
 
 
-def _batch(core: Core, request: Request, placed: list[TileRecord], victims: list[TileRecord]) -> Batch:
+def new_batch(core: Core, request: Request, placed: list[TileRecord], victims: list[TileRecord]) -> Batch:
+    """Enter the batch that loads ``placed`` and replaces ``victims``; under the lock, and there are slots enough."""
     given = [Victim(v, _slot(v), core.backup_slot(v) if v.dirty else None) for v in victims]
     slots = [v.slot for v in given]
     core.primary.tidy()

@@ -75,6 +75,10 @@ class SlotPool:
         """How many slots a growth must add before ``count`` can be taken; ``count`` is at most ``room()``."""
         return max(0, count - len(self._free))
 
+    def available(self) -> int:
+        """How many slots can be taken without growing."""
+        return len(self._free)
+
     def growth(self, least: int) -> int:
         """How many slots to add when ``least`` are missing."""
         if self.single:
