@@ -2,6 +2,7 @@
 /// Kernels of a library on the devices that it is called for, and the device and stream of one call.
 #pragma once
 
+#include <string>
 #include <atomic>
 #include <memory>
 #include <mutex>
