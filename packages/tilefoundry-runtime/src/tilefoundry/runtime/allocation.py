@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilefoundry.evaluator import torch_dtype
-from tilefoundry.ir.types import Dim, DimExpr, DimVar, TensorType, dim_vars, evaluate_dim
+from tilefoundry.ir.types import Dim, DimVar, TensorType, dim_vars
 from tilefoundry.ir.types.shard import Layout
 from tilefoundry.runtime.abi import EntryABI
+from tilefoundry.runtime.extents import Extent, extent_of, extent_sources
 
 # torch is imported where it is first needed: importing the runtime must not load it.
 
 __all__ = ["Allocator", "explain_mismatch"]
-
-Extent = Callable[[Sequence[Any]], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Allocator:
 
     def __init__(self, type: EntryABI) -> None:
         self._type = type
-        sources = _extent_sources(type)
+        sources = extent_sources(type)
         self.makers = tuple(_maker(type, p.type, sources) for p in type.output_params)
         self._refusal = _refusal(type, sources)
 
@@ -110,37 +109,9 @@ def explain_mismatch(type: EntryABI, inputs: Sequence[Any]) -> None:
 
 def _known(dim: Dim, env: Mapping[str, int], extent: int) -> int:
     try:
-        return evaluate_dim(dim, env)
+        return extent_of(dim, env)
     except KeyError:
         return extent
-
-
-def _extent_sources(type: EntryABI) -> dict[str, Extent]:
-    """DimVar name -> how to read its value off the inputs."""
-    sources: dict[str, Extent] = {}
-    for alone in (True, False):
-        for index, param in enumerate(type.input_params):
-            for axis, dim in enumerate(param.type.shape):
-                if isinstance(dim, DimVar) and alone:
-                    sources.setdefault(dim.name, _axis_reader(index, axis))
-                elif isinstance(dim, DimExpr) and not alone:
-                    _add_solved(sources, dim, index, axis)
-    return sources
-
-
-def _axis_reader(index: int, axis: int) -> Extent:
-    return lambda inputs: inputs[index].shape[axis]
-
-
-def _add_solved(sources: dict[str, Extent], dim: DimExpr, index: int, axis: int) -> None:
-    """Where ``dim`` is ``a * N + b``, read N as ``(extent - b) / a``."""
-    terms = dict(dim.terms)
-    offset = terms.pop((), 0)
-    if len(terms) != 1:
-        return
-    ((monomial, factor),) = terms.items()
-    if len(monomial) == 1 and isinstance(monomial[0], DimVar):
-        sources.setdefault(monomial[0].name, lambda inputs: (inputs[index].shape[axis] - offset) // factor)
 
 
 def _maker(type: EntryABI, output: TensorType, sources: Mapping[str, Extent]) -> Maker:
@@ -179,7 +150,7 @@ def _dim_reader(dim: Dim, sources: Mapping[str, Extent]) -> Extent:
     if isinstance(dim, DimVar) and dim.name in sources:
         return sources[dim.name]
     needed = {var.name: sources[var.name] for var in dim_vars(dim) if var.name in sources}
-    return lambda inputs: evaluate_dim(dim, {name: read(inputs) for name, read in needed.items()})
+    return lambda inputs: extent_of(dim, {name: read(inputs) for name, read in needed.items()})
 
 
 def _unknown_vars(type: EntryABI, sources: Mapping[str, Extent]) -> list[str]:

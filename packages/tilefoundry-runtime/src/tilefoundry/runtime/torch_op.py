@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilefoundry.evaluator import torch_dtype
+from tilefoundry.ir.types import Dim, DimVar, dim_vars
 from tilefoundry.runtime.abi import EntryABI
 from tilefoundry.runtime.allocation import Allocator
+from tilefoundry.runtime.extents import extent_of, extent_sources
 
 if TYPE_CHECKING:
     from tilefoundry.runtime.compiled import CompiledModule
@@ -86,6 +88,7 @@ def _fake(type: EntryABI) -> Callable[..., Any]:
 
     def fake(*args: Any) -> Any:
         _check_kinds(type, args)
+        _check_extents(type, args)
         outputs = allocate(args)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -93,19 +96,37 @@ def _fake(type: EntryABI) -> Callable[..., Any]:
 
 
 def _check_kinds(type: EntryABI, args: Sequence[Any]) -> None:
+    for param, value in zip(type.input_params, args, strict=True):
+        if value.dim() != param.type.rank or value.dtype is not torch_dtype(param.type.dtype):
+            raise ValueError(
+                f"{type.name}: {param.name} is {value.dtype} of rank {value.dim()}, declared {param.type}"
+            )
+
+
+def _check_extents(type: EntryABI, args: Sequence[Any]) -> None:
+    """Hold every extent against its declaration; where they are symbols, torch guards what follows from it."""
+    env = {name: read(args) for name, read in extent_sources(type).items()}
+    for param, value in zip(type.input_params, args, strict=True):
+        for axis, dim in enumerate(param.type.shape):
+            if isinstance(dim, DimVar):
+                _require(
+                    dim.lo <= value.shape[axis] and value.shape[axis] < dim.hi,
+                    f"{type.name}: {param.name} gives {dim.name} = {value.shape[axis]}, "
+                    f"outside its range [{dim.lo}, {dim.hi})",
+                )
+            if all(var.name in env for var in dim_vars(dim)):
+                expected = extent_of(dim, env)
+                _require(
+                    value.shape[axis] == expected,
+                    f"{type.name}: axis {axis} of {param.name} is {value.shape[axis]}, expected {_sum(dim, expected)}",
+                )
+
+
+def _sum(dim: Dim, value: Any) -> str:
+    return str(dim) if isinstance(dim, int) else f"{dim} = {value}"
+
+
+def _require(condition: Any, message: str) -> None:
     import torch
 
-    for param, value in zip(type.input_params, args, strict=True):
-        declared = param.type
-        torch._check_value(
-            value.dim() == declared.rank and value.dtype is torch_dtype(declared.dtype),
-            lambda p=param, v=value: (
-                f"{type.name}: {p.name} is {v.dtype} of rank {v.dim()}, declared {p.type}"
-            ),
-        )
-        for axis, extent in enumerate(declared.shape):
-            if isinstance(extent, int):
-                torch._check_value(
-                    value.shape[axis] == extent,
-                    lambda p=param, a=axis: f"{type.name}: axis {a} of {p.name} is not as declared, {p.type}",
-                )
+    torch._check_value(condition, lambda: message)
