@@ -15,14 +15,14 @@
 namespace tilefoundry {
 namespace host {
 
-/// A kernel: its symbol, the image that holds it, the threads of a block, and the dynamic shared memory of a launch;
-/// -1: the image says how much, by an array `<symbol>_shared_kib` of as many bytes as the launch takes KiB.
+/// A kernel: its symbol, the image that holds it, the threads of a block, and the symbol of an array of as many bytes
+/// as a launch takes KiB of dynamic shared memory; null: none.
 struct Kernel {
   const char* symbol;
   const char* label;
   int image;
   int block;
-  int shared_bytes;
+  const char* shared_symbol;
   bool cooperative;
 };
 
@@ -90,7 +90,7 @@ class Program {
       Kernel const& k = kernels_[i];
       CuFunction& function = made->functions[i];
       driver.check(driver.get_function(&function, modules[k.image], k.symbol), "cuModuleGetFunction");
-      const int shared = made->shared[i] = k.shared_bytes >= 0 ? k.shared_bytes : stated_bytes(driver, modules[k.image], k);
+      const int shared = made->shared[i] = stated_bytes(driver, modules[k.image], k);
       if (shared > 48 * 1024) driver.check(driver.set_attribute(function, 8, shared), "cuFuncSetAttribute");
       driver.check(driver.occupancy(&made->resident[i], function, k.block, shared),
                    "cuOccupancyMaxActiveBlocksPerMultiprocessor");
@@ -100,10 +100,10 @@ class Program {
   }
 
   static int stated_bytes(Driver const& driver, CuModule module, Kernel const& k) {
+    if (k.shared_symbol == nullptr) return 0;
     CuAddress address = 0;
     std::size_t kib = 0;
-    const std::string name = std::string(k.symbol) + "_shared_kib";
-    driver.check(driver.get_global(&address, &kib, module, name.c_str()), "cuModuleGetGlobal");
+    driver.check(driver.get_global(&address, &kib, module, k.shared_symbol), "cuModuleGetGlobal");
     return static_cast<int>(kib) * 1024;
   }
 

@@ -10,6 +10,7 @@ from tilefoundry.codegen.cpu.emit.scalars import dim_text
 from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, quoted
 from tilefoundry.codegen.cpu.inplace import INPLACE
 from tilefoundry.codegen.cuda.source.device import symbol_of
+from tilefoundry.codegen.cuda.source.matmul import shared_symbol
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.module import Module
@@ -69,9 +70,8 @@ def _program(out: Writer, kernels: Sequence[KernelEntry], images: int) -> None:
         for kernel in kernels:
             cooperative = "true" if kernel.cooperative else "false"
             symbol, label = quoted(symbol_of(kernel.name)), quoted(kernel.name)
-            out.line(
-                f"{{{symbol}, {label}, {kernel.image}, {kernel.threads}, {-1 if kernel.shares else 0}, {cooperative}}},"
-            )
+            shared = quoted(shared_symbol(symbol_of(kernel.name))) if kernel.shares else "nullptr"
+            out.line(f"{{{symbol}, {label}, {kernel.image}, {kernel.threads}, {shared}, {cooperative}}},")
     out.line("host::Program program_(images_, kernels_);")
 
 

@@ -14,7 +14,8 @@ namespace host {
 struct Kernel {
   const char* symbol;
   const char* label;
-  int image, block, shared_bytes;
+  int image, block;
+  const char* shared_symbol;
   bool cooperative;
 };
 
