@@ -1,9 +1,12 @@
-"""Hand-placed programs that several tests run. ``CASES``: name -> (program, shapes of its inputs)."""
+"""Hand-placed programs that several tests run. ``PROGRAMS``: name -> program."""
 
 import torch
 
 from tilefoundry import func
 from tilefoundry.dsl import DimVar, Mesh, Tensor, Topology, persistent, tf, tile
+from tilefoundry.evaluator import evaluate
+from tilefoundry.ir.core.module import Module
+from tilefoundry.runtime import DictResource
 
 M = DimVar("M", 1, 5000)
 
@@ -126,29 +129,30 @@ def conditions(
     return out, out
 
 
-PROGRAMS = {
-    "soft": soft,
-    "two_phases": two_phases,
-    "rows": rows,
-    "masked": masked,
-    "carried": carried,
-    "shared": shared,
-    "exchanged": exchanged,
-    "product": product,
-    "split_k": split_k,
-    "conditions": conditions,
-}
+PROGRAMS = {name: value for name, value in list(globals().items()) if isinstance(value, Module)}
 
 
-def arguments(program, rows=7, device="cpu"):
-    """Random inputs; ``rows`` is the value of M."""
-    out = []
+def arguments(compiled, rows=7, device="cpu"):
+    """Random inputs of a compiled program, its weights among them; ``rows`` is the value of every extent."""
     torch.manual_seed(0)
-    for param in program.entry_function().params:
-        shape = [rows if dim == M else dim for dim in param.type.shape]
-        kind = {"f32": torch.float32, "bf16": torch.bfloat16}[param.type.dtype.name]
-        out.append(torch.randn(shape, device=device).to(kind))
-    return out
+    return [_random(param.type, rows, device) for param in compiled.type.input_params]
+
+
+def _random(type_, rows, device):
+    shape = [rows if not isinstance(dim, int) else dim for dim in type_.shape]
+    if type_.dtype.is_integer:
+        return torch.randint(0, 5, shape, device=device, dtype=torch.int32)
+    kind = {"f32": torch.float32, "bf16": torch.bfloat16}[type_.dtype.name]
+    return torch.randn(shape, device=device).to(kind)
+
+
+def wanted(program, compiled, given):
+    """What the evaluator computes; weights of children are looked up by their dotted paths."""
+    count = len(program.entry_function().params)
+    if len(given) == count:
+        return evaluate(program, *given)
+    names = [param.name for param in compiled.type.input_params[count:]]
+    return program.load(DictResource(dict(zip(names, given[count:], strict=True))))(*given[:count])
 
 
 def compare(got, want):

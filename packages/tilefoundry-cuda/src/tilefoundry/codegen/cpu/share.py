@@ -17,6 +17,7 @@ _DECLARED = re.compile(
     r"(?:index_t|bool|f32|f64|f16|bf16|fp8e4m3|fp8e5m2|f8e8m0|f4e2m1|i8|i16|i32|i64|u8|int|IndexFault|Scratch<\w+>)"
     r"\*?(?: __restrict__)?(?: const)? (\w+)"
 )
+_COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -64,7 +65,7 @@ def _shape_of(function: PrimFunction, emit: Callable[[PrimFunction, Writer], Non
         return numbers.setdefault(word, f"@{len(numbers)}") if word in own else word
 
     # Folding depends on the length of names, so line breaks do not count.
-    return re.sub(r"\s+", " ", _WORD.sub(renamed, out.text()))
+    return re.sub(r"\s+", " ", _WORD.sub(renamed, _COMMENT.sub("", out.text())))
 
 
 def _own_names(function: PrimFunction, emit: Callable[[PrimFunction, Writer], None]) -> set[str]:

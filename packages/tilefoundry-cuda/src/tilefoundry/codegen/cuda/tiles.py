@@ -24,6 +24,7 @@ __all__ = [
     "TileContract",
     "TileCopy",
     "TileFill",
+    "TileGather",
     "TileLoop",
     "TileMap",
     "TileOnly",
@@ -210,6 +211,25 @@ class TileContract:
     rhs: Part
     target: Part
     depth: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TileGather:
+    """``target`` from the rows of ``table`` that ``index`` names: row r lies ``r * step`` elements on.
+
+    Attributes:
+        table: over the target's modes; along ``modes`` it does not move.
+        index: row numbers over the target's modes; they differ along ``modes`` alone.
+        modes: the selected axis.
+        step: distance of rows; extent: how many there are, beyond which the kernel stops.
+    """
+
+    table: Part
+    index: Part
+    target: Part
+    modes: tuple[int, ...]
+    step: Dim
+    extent: Dim
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilefoundry.codegen.cpu.views import View, contiguous_strides
 from tilefoundry.codegen.cuda.authored.joins import join_partials
 from tilefoundry.codegen.cuda.authored.operands import as_held, materialised
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
 from tilefoundry.codegen.cuda.authored.space import Held, Space
+from tilefoundry.codegen.cuda.authored.spread import spread
 from tilefoundry.codegen.cuda.authored.windows import window_home
 from tilefoundry.codegen.cuda.authored.writer import KernelWriter, Lazy, storage_of
 from tilefoundry.codegen.cuda.tiles import TileAsync, TileCopy
@@ -177,7 +177,7 @@ def _selected(to: KernelWriter, held: Held, type_: TensorType, name: str) -> Hel
 
 
 def _block_splits(to: KernelWriter, held: Held) -> list[tuple[object, object]]:
-    places = to.block_places(held.layout, held.scope)
+    places = to.block_places(held.layout, held.scope, len(held.extents))
     return [(n, p) for n, p in zip(held.extents, places, strict=True) if p is not None]
 
 
@@ -185,7 +185,7 @@ def _target_block_splits(to: KernelWriter, type_: TensorType, name: str) -> list
     space, layout, scope = to.space_of(type_, name)
     if layout is None:
         return []
-    places = to.block_places(layout, scope)
+    places = to.block_places(layout, scope, len(space.extents))
     return [(n, p) for n, p in zip(space.extents, places, strict=True) if p is not None]
 
 
@@ -210,15 +210,19 @@ def _stage(to: KernelWriter, held: Held, type_: TensorType, name: str) -> Held:
     """From global to shared memory, without waiting: the copies are waited for before the first read."""
     target = to.shared(name, type_)
     space = _space_of(target)
+    if target.layout is None or not target.layout.splits:
+        space = spread(to, target.shape) or space
     source = held.under(space.extents, name)
+    target_seen = target.under(space.extents, name)
     to.hazards.before_read(source, name, to.owner_of(source, target.layout, target.scope))
     to.hazards.before_write(target, name)
     if space.limits:
-        stmt: TileAsync | TileCopy = TileCopy(to.own_part(source, space), to.own_part(target, space))
+        stmt: TileAsync | TileCopy = TileCopy(to.own_part(source, space), to.own_part(target_seen, space))
     else:
-        stmt = TileAsync(to.own_part(source, space), to.own_part(target, space))
+        stmt = TileAsync(to.own_part(source, space), to.own_part(target_seen, space))
         to.hazards.staged.add(target.buffer.name)
-    to.guarded(to.only_one(target.layout, target.scope, "smem"), stmt)
+    shares = any(place is not None for place in space.places) and space.extents != target.extents
+    to.guarded(() if shares else to.only_one(target.layout, target.scope, "smem"), stmt)
     return target
 
 
@@ -280,8 +284,3 @@ _MOVES = {
     ("rmem", "smem"): _to_shared,
     ("rmem", "rmem"): _registers_anew,
 }
-
-
-def dense_view(buffer: Var, type_: TensorType) -> View:
-    """The whole of a dense buffer."""
-    return View(buffer.name, type_.dtype, type_.shape, contiguous_strides(type_.shape))

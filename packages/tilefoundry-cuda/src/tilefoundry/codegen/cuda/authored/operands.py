@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from tilefoundry.codegen.cuda.authored.gathers import gather
 from tilefoundry.codegen.cuda.authored.maps import apply_map, is_map
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
 from tilefoundry.codegen.cuda.authored.scope import Scope
 from tilefoundry.codegen.cuda.authored.space import Held, Space, axis_groups_of, mapped_part
 from tilefoundry.codegen.cuda.authored.writer import KernelWriter, Lazy
 from tilefoundry.codegen.cuda.tiles import Part, TileFill, element
-from tilefoundry.ir.core.expr import Atom, Constant, Var
+from tilefoundry.ir.core.expr import Atom, Call, Constant, Var
 from tilefoundry.ir.types import Dim, TensorType
 from tilefoundry.ir.types.dim import product
 from tilefoundry.ir.types.shard import ShardLayout
@@ -138,7 +139,8 @@ def materialised(
     elif call.op.name == "arange":
         to.out.append(TileFill(part, _arange(call, space)))
     elif call.op.name == "index_select":
-        _gather(to, call, space, axes, part, name)
+        index = operand_part(to, call.args[1], *_along(call, space, axes), (layout, scope), name)
+        gather(to, call, space, axes, index, part, name)
     else:
         raise NotFollowed(
             f"{to.name}.{lazy.bind.target.name} = tf.{call.op.name}(...) is not computed in a hand-placed scope; "
@@ -147,19 +149,19 @@ def materialised(
     return held
 
 
-def _arange(call: object, space: Space) -> Dim:
+def _along(call: Call, space: Space, groups: Groups) -> tuple[Space, tuple[Dim, ...], Groups]:
+    """The space, the shape and the axes under which the row numbers of an index_select broadcast along its axis."""
+    assert isinstance(call.type, TensorType)
+    axis, shape = call.attr("dim"), call.type.shape
+    return space, (shape[axis],), (groups[axis],)
+
+
+def _arange(call: Call, space: Space) -> Dim:
     """The value of an element as a dim over its index."""
-    assert hasattr(call, "attr")
     index: Dim = 0
     step: Dim = 1
     for axis in reversed(range(len(space.extents))):
         place = space.places[axis]
         index = index + product((element(axis) if place is None else place, step))
         step = product((step, space.extents[axis]))
-    return call.attr("start") + product((index, call.attr("step")))  # type: ignore[attr-defined]  # asserted
-
-
-def _gather(to: KernelWriter, call: object, space: Space, groups: Groups, target: Part, name: str) -> None:
-    from tilefoundry.codegen.cuda.authored.gathers import gather
-
-    gather(to, call, space, groups, target, name)
+    return call.attr("start") + product((index, call.attr("step")))

@@ -158,7 +158,7 @@ class KernelWriter:
         scope: Scope | None = None,
     ) -> Held:
         """Fresh shared memory: everything along thread axes, one CTA's part along cta axes."""
-        blocks = self.block_places(layout, scope)
+        blocks = self.block_places(layout, scope, len(space.extents))
         extents = tuple(
             1 if place is not None else extent if isinstance(extent, int) else bounds(extent)[1]
             for extent, place in zip(space.extents, blocks, strict=True)
@@ -180,10 +180,12 @@ class KernelWriter:
         strides = tuple(0 if place is not None else step for place, step in zip(blocks, steps, strict=True))
         return Held(target, "smem", shape, space.extents, strides, 0, blocks, layout, scope)
 
-    def block_places(self, layout: ShardLayout | None, scope: Scope | None) -> tuple[Dim | None, ...]:
+    def block_places(
+        self, layout: ShardLayout | None, scope: Scope | None, rank: int
+    ) -> tuple[Dim | None, ...]:
         """Per canonical axis the coordinate of the CTA where a cta axis of several splits it."""
         if layout is None or scope is None:
-            return (None,) * (0 if layout is None else len(layout.shape))
+            return (None,) * rank
         axes = scope.axes_of("cta")
         splits = layout.splits
         return tuple(
@@ -251,7 +253,7 @@ class KernelWriter:
             return None
         if not self._covers(layout, scope):
             return object()
-        places = self.block_places(layout, scope)
+        places = self.block_places(layout, scope, len(held.extents))
         placed = tuple((held.extents[k], held.strides[k], p) for k, p in enumerate(places) if p is not None)
         return (held.offset, placed)
 

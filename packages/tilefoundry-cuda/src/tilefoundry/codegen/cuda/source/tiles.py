@@ -17,6 +17,7 @@ from tilefoundry.codegen.cuda.tiles import (
     TileContract,
     TileCopy,
     TileFill,
+    TileGather,
     TileLoop,
     TileMap,
     TileOnly,
@@ -323,6 +324,26 @@ def write_contract(to: DeviceEmitter, stmt: TileContract) -> None:
         to.out.line(f"{_base(to, stmt.target)}[{to.dim(place)}] = convert<{kind}>(sum_);")
 
 
+def write_gather(to: DeviceEmitter, stmt: TileGather) -> None:
+    """Row by row: the row's number, checked, and the copy of what lies at it."""
+    parts = [stmt.table, stmt.index, stmt.target]
+    with ExitStack() as stack:
+        stack.enter_context(to.out.block("{"))
+        for mode in stmt.modes:
+            index = element(mode)
+            to.out.line("CUTE_UNROLL")
+            head = f"for (int {to.dim(index)} = 0; {to.dim(index)} < {stmt.target.shape[mode]}; ++{to.dim(index)}) {{"
+            stack.enter_context(to.out.block(head))
+            parts = [_at(part, mode, index) for part in parts]
+        table, numbers, target = parts
+        number = f"index_t({_base(to, numbers)}[{to.dim(numbers.offset)}])"
+        row = DimVar("row_", 0, 2**62)
+        check = f'IndexFault{{"index_select"}}.bounded({number}, {to.dim(stmt.extent)})'
+        to.out.line(f"const index_t {to.dim(row)} = {check};")
+        table = replace(table, offset=table.offset + product((row, stmt.step)), limits=target.limits)
+        write_copy(to, TileCopy(table, target))
+
+
 def write_sync(to: DeviceEmitter, stmt: TileSync) -> None:
     """One call of the barrier's entry."""
     kind = f"ops::SyncKind::{stmt.kind}"
@@ -360,6 +381,7 @@ TILE_WRITERS: dict[type, Callable[[Any, Any], None]] = {
     TileContract: write_contract,
     TileCopy: write_copy,
     TileFill: write_fill,
+    TileGather: write_gather,
     TileLoop: write_loop,
     TileMap: write_map,
     TileOnly: write_only,
