@@ -207,6 +207,30 @@ def test_matmul(dtype):
     )
 
 
+@pytest.mark.parametrize("dtype", [*FLOATS, "i32"])
+def test_matmul_of_static_extents(dtype):
+    """Few rows by weights of contiguous columns, in pieces and not; products of several tiles in every order."""
+
+    def linear(p, x, w):
+        return p("matmul", x, p("transpose", w, perm=(1, 0)))
+
+    def scaled(p, x, w):
+        return p("add", p("relu", linear(p, x, w)), p("matmul", x, p("transpose", w, perm=(1, 0))))
+
+    few = [((1, 264), (70, 264)), ((5, 264), (33, 264)), ((8, 40), (6, 40)), ((2, 37), (9, 37))]
+    large = [((200, 136), (264, 136)), ((130, 72), (300, 72))]
+    same = [((shape, shape), (weights, weights)) for shape, weights in (*few, *large)]
+    plain = [(((144, 72), (144, 72)), ((72, 264), (72, 264))), (((2, 144, 72),) * 2, ((2, 72, 136),) * 2)]
+    compare(
+        [
+            *(case(linear, *shapes, dtypes=(dtype,)) for shapes in same),
+            case(scaled, *same[1], dtypes=(dtype,)),
+            *(case(lambda p, x, y: p("matmul", x, y), *shapes, dtypes=(dtype,)) for shapes in plain),
+        ],
+        length=900,
+    )
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_matmul_with_epilogues(dtype):
     def chain(p, x, y, z):

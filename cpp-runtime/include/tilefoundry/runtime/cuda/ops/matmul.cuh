@@ -81,6 +81,17 @@ __device__ constexpr int static_rows() {
   }
 }
 
+/// Columns of the result where they are static, else 0.
+template <class View>
+__device__ constexpr int static_columns() {
+  using Columns = decltype(cute::size<View::rank - 1>(stdx::declval<typename View::layout_type>()));
+  if constexpr (cute::is_static<Columns>::value) {
+    return Columns::value;
+  } else {
+    return 0;
+  }
+}
+
 template <class T>
 using view_t = decltype(core::plain_view(stdx::declval<T const&>()));
 
@@ -96,7 +107,11 @@ __device__ constexpr bool streams() {
 template <class A, class B, class D, int Threads>
 __device__ constexpr auto tier_for() {
   if constexpr (streams<A, B, D>()) {
-    return StreamTier<element_t<A>, element_t<B>, Threads, static_rows<view_t<D>>()>{};
+    constexpr int rows = static_rows<view_t<D>>(), columns = static_columns<view_t<D>>();
+    // With many columns a warp takes several, which share what it reads of a; few columns need all the warps there
+    // are to keep memory busy.
+    constexpr int outputs = columns >= 8192 ? 4 : columns > 0 ? 1 : 2, unroll = outputs == 4 ? 2 : 4;
+    return StreamTier<element_t<A>, element_t<B>, Threads, rows, outputs, unroll>{};
   } else {
     return select_tier<element_t<A>, element_t<B>, Threads>();
   }

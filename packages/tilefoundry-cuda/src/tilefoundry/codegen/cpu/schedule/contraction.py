@@ -6,13 +6,13 @@ from tilefoundry.codegen.cpu.schedule.phases import RowPasses, coordinates, row_
 from tilefoundry.codegen.cpu.schedule.plan import Loop, Plan
 from tilefoundry.codegen.cpu.schedule.scope import Scope, buffer_var, index_var
 from tilefoundry.codegen.cpu.views import View
-from tilefoundry.ir.core.expr import Var
+from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.passes import Names
-from tilefoundry.ir.tir import BufferView, Contraction, For, Load, TirStmt
-from tilefoundry.ir.types import Dim, DimVar, DType, TensorType
+from tilefoundry.ir.tir import Apply, BufferView, Contraction, For, Load, TirStmt
+from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, scalar
 from tilefoundry.ir.types.dim import product
 
-__all__ = ["schedule_contraction", "view_expr"]
+__all__ = ["accumulator_type", "product_value", "schedule_contraction", "view_expr"]
 
 
 def schedule_contraction(plan: Plan, names: Names, faults: dict[str, Var]) -> tuple[TirStmt, ...]:
@@ -45,6 +45,13 @@ def accumulator_type(dtype: DType) -> DType:
     if not dtype.is_float:
         return DType.i64
     return dtype if dtype is DType.f64 else DType.f32
+
+
+def product_value(total: Expr, dtype: DType) -> Expr:
+    """A product's value from its sum: integers are summed in 64 bits and wrap to their type."""
+    if dtype.is_float or dtype is accumulator_type(dtype):
+        return total
+    return Apply(scalar(dtype), "cast", (total,), (("dtype", dtype),))
 
 
 def view_expr(
@@ -130,4 +137,6 @@ class _BlockRow(Scope):
         root = self.plan.nest.matmul
         assert root is not None
         buffer, start, _ = self.block
-        scope.keep(root, root, Load.of(buffer, start + column))
+        type_ = self.plan.call(root).type
+        assert isinstance(type_, TensorType)
+        scope.keep(root, root, product_value(Load.of(buffer, start + column), type_.dtype))

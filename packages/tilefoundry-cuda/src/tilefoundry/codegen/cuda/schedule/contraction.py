@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilefoundry.codegen.cpu.schedule.contraction import accumulator_type
+from tilefoundry.codegen.cpu.schedule.contraction import accumulator_type, product_value
 from tilefoundry.codegen.cpu.schedule.phases import coordinates
 from tilefoundry.codegen.cpu.schedule.plan import Loop, Plan
 from tilefoundry.codegen.cpu.schedule.scope import Scope, buffer_var, index_var
@@ -24,9 +24,8 @@ _TILE = 64
 """Rows and columns of the smallest tile that a block takes; it decides how many blocks there are at most."""
 
 _STREAMED_ROWS = 8
-"""So few rows read every weight once for all of them; a warp then takes ``_PER_WARP`` columns."""
+"""So few rows read every weight once for all of them."""
 
-_PER_WARP = 2
 _FETCHING = 288
 """Eight warps that multiply and one that fetches."""
 
@@ -63,10 +62,15 @@ def _threads(lhs: BufferView, rhs: BufferView) -> int:
     return _FETCHING if fetches else BLOCK
 
 
+def _per_warp(columns: Dim) -> int:
+    """Columns that a warp takes together: few where there would not be enough warps to keep memory busy."""
+    return 4 if isinstance(columns, int) and columns >= 8192 else 1 if isinstance(columns, int) else 2
+
+
 def _blocks(lhs: BufferView, rhs: BufferView, shape: tuple[Dim, ...], threads: int) -> Dim:
     *batches, rows, columns = shape
     if _streams(lhs, rhs):
-        return ceildiv(product([*batches, ceildiv(columns, _PER_WARP)]), threads // 32)
+        return ceildiv(product([*batches, ceildiv(columns, _per_warp(columns))]), threads // 32)
     return product([*batches, ceildiv(rows, _TILE), ceildiv(columns, _TILE)])
 
 
@@ -120,7 +124,9 @@ class _Epilogue:
         body = PackScope(plan, self.names, {**head.coords, self.axis: self.element}, head, faults=self.faults)
         body.table = self.table
         assert plan.nest.matmul is not None
-        body.known[plan.nest.matmul] = total
+        type_ = plan.call(plan.nest.matmul).type
+        assert isinstance(type_, TensorType)
+        body.keep(plan.nest.matmul, plan.nest.matmul, product_value(total, type_.dtype))
         values = {name: body.value(plan.binds[name].target) for name in plan.outputs}
         for name in plan.outputs:
             access = plan.store(name)
