@@ -4,6 +4,7 @@ Pre-norm layers: grouped-query attention with normalised queries and keys and ro
 feed-forward block. Caches are values: a step takes them and returns the new ones.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -30,8 +31,11 @@ class Size:
     dtype: str = "bf16"
 
 
-def decoder(size: Size) -> Module:
-    """The program of one size; ``forward(ids, positions, cur_pos, count, cos, sin, caches)`` is a step."""
+def decoder(size: Size, block: Callable[[Size, DimVar], Module] | None = None) -> Module:
+    """The program of one size; ``forward(ids, positions, cur_pos, count, cos, sin, caches)`` is a step.
+
+    ``block(size, S)`` makes another feed-forward block than the dense one, with its norm and its residual.
+    """
     hidden, ffn, dtype, eps = size.hidden, size.ffn, size.dtype, size.eps
     heads, kv_heads, dim, limit = size.heads, size.kv_heads, size.head_dim, size.positions
     S = DimVar("S", 1, limit + 1)
@@ -125,12 +129,14 @@ def decoder(size: Size) -> Module:
         def transpose_down(down_weight: Tensor[(hidden, ffn), dtype]) -> Tensor[(ffn, hidden), dtype]:
             return tf.transpose(down_weight, (1, 0))
 
+    chosen = FeedForward if block is None else block(size, S)
+
     @module
     class Layer:
         """One decoder layer: two blocks chained by ``forward``."""
 
         attention = Attention
-        mlp = FeedForward
+        mlp = chosen
 
         def forward(self, x, positions, cur_pos, count, cos, sin, keys, values):
             x, keys, values = self.attention(x, positions, cur_pos, count, cos, sin, keys, values)
