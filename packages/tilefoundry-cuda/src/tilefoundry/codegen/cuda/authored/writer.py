@@ -81,6 +81,7 @@ class KernelWriter:
     block: Dim = 0
     out: list[Any] = field(default_factory=list)
     shared_bytes: int = 0
+    count: int = 0
 
     @contextmanager
     def nested(self) -> Iterator[list[Any]]:
@@ -136,7 +137,7 @@ class KernelWriter:
                 f"registers, at most {MOST_REGISTERS} are sensible; distribute it over more instances, or go through "
                 "it in tiles"
             )
-        target = Var(TensorType((), dtype), self.names.fresh(name))
+        target = Var(TensorType((), dtype), self._numbered("r", name))
         fragment = None if layout is None or scope is None else fragment_of(layout, scope)
         self.out.append(TileRegisters(target, size, fragment))
         steps = row_major(local)
@@ -174,11 +175,16 @@ class KernelWriter:
                 f"{self.name}.{name}: with it the kernel declares {self.shared_bytes} bytes of shared memory, at most "
                 f"{MOST_SHARED} are declared statically; use smaller tiles"
             )
-        target = Var(TensorType((), dtype), self.names.fresh(name))
+        target = Var(TensorType((), dtype), self._numbered("s", name))
         self.out.append(TileShared(target, size))
         self.shared_names.add(target.name)
         strides = tuple(0 if place is not None else step for place, step in zip(blocks, steps, strict=True))
         return Held(target, "smem", shape, space.extents, strides, 0, blocks, layout, scope)
+
+    def _numbered(self, kind: str, name: str) -> str:
+        """A name that is no buffer's, so that copies of a kernel are equal whatever their buffers are called."""
+        self.count += 1
+        return self.names.fresh(f"{kind}{self.count}_{name}")
 
     def block_places(
         self, layout: ShardLayout | None, scope: Scope | None, rank: int
@@ -195,7 +201,7 @@ class KernelWriter:
 
     def workspace(self, name: str, dtype: DType, shape: tuple[Dim, ...]) -> Held:
         """Global memory for the life of the kernel."""
-        buffer = Var(TensorType((), dtype), self.names.fresh(name))
+        buffer = Var(TensorType((), dtype), self._numbered("w", name))
         self.workspaces.append(Var(TensorType((product(shape),), dtype), buffer.name))
         self.owned.add(buffer.name)
         return Held.viewed(View(buffer.name, dtype, shape, contiguous_strides(shape)))
