@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..tensor import Tensor
 
 Vjp = Callable[[Tensor], Sequence["Tensor | None"]]
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(NamedTuple):
     """A tensor needed at backward, with the value token its carrier had when it was saved."""
 
     tensor: Tensor
@@ -49,7 +48,7 @@ class Node:
         self.name = name
         self._inputs = tuple(inputs)
         self._vjp: Vjp | None = vjp
-        self._saved = tuple(Saved.of(t) for t in saved)
+        self._saved = tuple([Saved.of(t) for t in saved])
         self._prepare = prepare
 
     def inputs(self) -> tuple[Tensor, ...]:

@@ -7,6 +7,7 @@ calls, waits or user code. Finalisers take no lock.
 
 from __future__ import annotations
 
+import _thread
 import itertools
 import threading
 from abc import ABC, abstractmethod
@@ -45,9 +46,9 @@ class Carrier(ABC):
     """Whether values live in other carriers that this one owns."""
 
     def __init__(self, dtype: DType, mutable: bool) -> None:
-        self._dtype = as_dtype(dtype)
-        self._mutable = as_flag(mutable, "mutable")
-        self._lock = threading.RLock()
+        self._dtype = dtype if type(dtype) is DType else as_dtype(dtype)
+        self._mutable = mutable if mutable is True else as_flag(mutable, "mutable")
+        self._lock = _thread.RLock()
         self._turns: threading.Condition | None = None
         self._slot_busy = False
         self.serial = next(_serials)

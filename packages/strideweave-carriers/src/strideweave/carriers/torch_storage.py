@@ -91,6 +91,14 @@ class TorchStorage(Carrier):
         TorchStorage.__init__(self, dtype, mutable, flat, shared)
         return self
 
+    @classmethod
+    def filled(cls, flat: torch.Tensor, dtype: DType) -> TorchStorage:
+        """A mutable carrier over fresh storage whose values have been written once."""
+        self = cls.__new__(cls)
+        Carrier.__init__(self, dtype, True)
+        self._flat, self._count, self._shared, self._version = flat, flat.numel(), False, 1
+        return self
+
     def size(self) -> int:
         return self._count
 

@@ -22,6 +22,14 @@ class Helper(Protocol):
         """Block until the part has ended and settle it, unless somebody else does."""
         ...
 
+    def look(self) -> None:
+        """Settle the part if it has ended; never blocks."""
+        ...
+
+    def hurry(self) -> None:
+        """Something follows the part: see to it soon even if nobody waits."""
+        ...
+
 
 class Completion(Generic[T]):
     """A result that arrives once, from any thread. It refers to nobody's carrier and may outlive all handles.
@@ -40,6 +48,7 @@ class Completion(Generic[T]):
         "_trace",
         "_value",
         "_waiters",
+        "urgent",
     )
 
     def __init__(self) -> None:
@@ -52,6 +61,7 @@ class Completion(Generic[T]):
         self._error: BaseException | None = None
         self._trace = None
         self._born = forks.generation
+        self.urgent = False
 
     @property
     def done(self) -> bool:
@@ -106,6 +116,17 @@ class Completion(Generic[T]):
             except IndexError:
                 return
             helper.help()
+
+    def look(self) -> None:
+        """Settle what has ended in the meantime; never blocks."""
+        for helper in tuple(self._helpers):
+            helper.look()
+
+    def hurry(self) -> None:
+        """Something follows: whoever sees to this should not put it off."""
+        self.urgent = True
+        for helper in tuple(self._helpers):
+            helper.hurry()
 
     def result(self) -> T:
         """Block until settled; the result, or the failure raised as the same object with the same traceback."""
@@ -168,6 +189,8 @@ class AwaitResult(Generic[T]):
     @property
     def done(self) -> bool:
         """Whether the work has ended, well or not."""
+        if not self._completion.done:
+            self._completion.look()
         return self._completion.done
 
     def wait(self) -> T:

@@ -12,15 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .. import seam
-from ..carriers import hostmemory
 from ..carriers.base import Carrier
 from ..carriers.cpu import CPU
 from ..carriers.torch_storage import TorchStorage, plain_torch
-from . import parallel
 from .captures import beside_captures
 from .completion import Completion
-from .cuda_lanes import SLOT, SLOTS, Lane, NothingLeft, lane
-from .pool import DEMAND, checkpoint, pool
+from .cuda_lanes import Lane, NothingLeft, current_stream, lane, queued_on
+from .pool import DEMAND, pool
+from .staging import better_gathered, device_bytes, drain, fill
 from .transfer import Run, Submitted
 
 if TYPE_CHECKING:
@@ -42,10 +41,8 @@ def _order_after_caller(on: Lane, device: int) -> None:
     Raises:
         RuntimeError: that stream is being captured; the copy would become part of the graph.
     """
-    import torch
-
     _refuse_capture()
-    caller = torch.cuda.current_stream(device)
+    caller = current_stream(device)
     # Asking whether it has run dry takes a fraction of what an event between the streams takes.
     if not caller.query():
         on.stream.wait_event(caller.record_event())
@@ -64,18 +61,18 @@ class ToDevice(Submitted):
         self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
     ) -> Completion[None]:
         """See ``Transfer.submit``."""
+        if isinstance(source, CPU) and source.is_pinned() and not better_gathered(runs):
+            return _pinned(source, target, runs, _device(target), "h2d")
         on = _begin(_device(target), "h2d")
-        if isinstance(source, CPU) and source.is_pinned():
-            return _pinned(source, target, runs, on)
-        return _on_worker(lambda: _fill(source, target, tuple(runs), on), on, (source, target), priority)
+        return _on_worker(lambda: fill(source, target, tuple(runs), on), on, (source, target), priority)
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         """See ``Transfer.perform``."""
-        if isinstance(source, CPU) and source.is_pinned():
+        if isinstance(source, CPU) and source.is_pinned() and not better_gathered(runs):
             _block(source, target, runs, _device(target))
         else:
             on = _begin(_device(target), "h2d")
-            _fill(source, target, tuple(runs), on)
+            fill(source, target, tuple(runs), on)
             with beside_captures():
                 on.stream.record_event().synchronize()
 
@@ -87,10 +84,10 @@ class FromDevice(Submitted):
         self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
     ) -> Completion[None]:
         """See ``Transfer.submit``."""
-        on = _begin(_device(source), "d2h")
         if isinstance(target, CPU) and target.is_pinned():
-            return _pinned(source, target, runs, on)
-        return _on_worker(lambda: _drain(source, target, tuple(runs), on), on, (source, target), priority)
+            return _pinned(source, target, runs, _device(source), "d2h")
+        on = _begin(_device(source), "d2h")
+        return _on_worker(lambda: drain(source, target, tuple(runs), on), on, (source, target), priority)
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         """See ``Transfer.perform``."""
@@ -98,7 +95,7 @@ class FromDevice(Submitted):
             _block(source, target, runs, _device(source))
         else:
             on = _begin(_device(source), "d2h")
-            _drain(source, target, tuple(runs), on)
+            drain(source, target, tuple(runs), on)
 
 
 class BetweenDevices(Submitted):
@@ -108,10 +105,7 @@ class BetweenDevices(Submitted):
         self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
     ) -> Completion[None]:
         """See ``Transfer.submit``."""
-        on = _begin(_device(target), "d2d")
-        if _device(source) != on.device:
-            _order_after_caller(on, _device(source))
-        return _pinned(source, target, runs, on)
+        return _pinned(source, target, runs, _device(target), "d2d")
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         """See ``Transfer.perform``."""
@@ -126,9 +120,17 @@ def _begin(device: int, direction: str) -> Lane:
     return on
 
 
-def _pinned(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> Completion[None]:
+def _pinned(
+    source: Carrier, target: Carrier, runs: Sequence[Run], device: int, direction: str
+) -> Completion[None]:
+    """Copies that the device makes by itself, queued on its lane."""
     completion: Completion[None] = Completion()
+    seam.enter("submit")
     with beside_captures():
+        on = lane(device, direction)
+        _order_after_caller(on, device)
+        if direction == "d2d" and _device(source) != device:
+            _order_after_caller(on, _device(source))
         keep = _enqueue(source, target, runs, on)
         on.finish(completion, (source, target, keep))
     return completion
@@ -137,11 +139,10 @@ def _pinned(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> 
 def _block(source: Carrier, target: Carrier, runs: Sequence[Run], device: int) -> None:
     # A caller that waits anyway gains nothing from a stream of its own or from the reaper, and both cost more
     # than a small copy.
-    import torch
 
     seam.enter("submit")
     _refuse_capture()
-    stream = torch.cuda.current_stream(device)
+    stream = current_stream(device)
     with beside_captures(), plain_torch(), NothingLeft(stream):
         _copy_runs(source, target, runs)
         # Not an event: waiting for one yields the core, which adds a tenth of a millisecond.
@@ -151,14 +152,13 @@ def _block(source: Carrier, target: Carrier, runs: Sequence[Run], device: int) -
 def _enqueue(
     source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    import torch
 
-    with plain_torch(), torch.cuda.stream(on.stream), NothingLeft(on.stream):
+    with plain_torch(), queued_on(on.stream), NothingLeft(on.stream):
         return _copy_runs(source, target, runs)
 
 
 def _copy_runs(source: Carrier, target: Carrier, runs: Sequence[Run]) -> tuple[torch.Tensor, torch.Tensor]:
-    origin, goal = _bytes(source), _bytes(target)
+    origin, goal = device_bytes(source), device_bytes(target)
     for run in runs:
         seam.enter("copy")
         _part(goal, run.target, run.nbytes).copy_(_part(origin, run.source, run.nbytes), non_blocking=True)
@@ -167,12 +167,6 @@ def _copy_runs(source: Carrier, target: Carrier, runs: Sequence[Run]) -> tuple[t
 
 def _part(flat: torch.Tensor, start: int, nbytes: int) -> torch.Tensor:
     return flat if nbytes == flat.numel() else flat[start : start + nbytes]
-
-
-def _bytes(carrier: Carrier) -> torch.Tensor:
-    if not isinstance(carrier, TorchStorage):
-        raise TypeError(f"{type(carrier).__name__} has no torch storage")
-    return carrier.flat_bytes()
 
 
 def _on_worker(job: Callable[[], None], on: Lane, keep: object, priority: int) -> Completion[None]:
@@ -188,67 +182,6 @@ def _on_worker(job: Callable[[], None], on: Lane, keep: object, priority: int) -
     completion.assist(inner)
     inner.add_callback(after)
     return completion
-
-
-def _pieces(runs: Sequence[Run]):
-    for run in runs:
-        seam.enter("copy")
-        for start in range(0, run.nbytes, SLOT):
-            yield Run(run.source + start, run.target + start, min(SLOT, run.nbytes - start))
-
-
-def _fill(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
-    import torch
-
-    with on.lock, beside_captures(), plain_torch(), torch.cuda.device(on.device), NothingLeft(on.stream):
-        ring, goal = on.ring(), _bytes(target)
-        for k, piece in enumerate(_pieces(runs)):
-            checkpoint()
-            buffer, event = ring[k % SLOTS]
-            event.synchronize()
-            _load(source, piece, buffer)
-            with torch.cuda.stream(on.stream):
-                slot = buffer[: piece.nbytes]
-                goal[piece.target : piece.target + piece.nbytes].copy_(slot, non_blocking=True)
-                event.record(on.stream)
-
-
-def _load(source: Carrier, piece: Run, buffer: torch.Tensor) -> None:
-    address = source.host_address()
-    if address is not None:
-        parallel.copy(buffer.data_ptr(), address + piece.source, piece.nbytes)
-    else:
-        source.load_bytes(piece.source, hostmemory.view(buffer.data_ptr(), piece.nbytes))
-
-
-def _drain(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
-    import torch
-
-    with on.lock, beside_captures(), plain_torch(), torch.cuda.device(on.device), NothingLeft(on.stream):
-        ring, origin = on.ring(), _bytes(source)
-        flying: list[tuple[int, Run]] = []
-        for k, piece in enumerate(_pieces(runs)):
-            checkpoint()
-            if len(flying) == SLOTS:
-                _store(target, ring, *flying.pop(0))
-            buffer, event = ring[k % SLOTS]
-            with torch.cuda.stream(on.stream):
-                slot = buffer[: piece.nbytes]
-                slot.copy_(origin[piece.source : piece.source + piece.nbytes], non_blocking=True)
-                event.record(on.stream)
-            flying.append((k % SLOTS, piece))
-        for item in flying:
-            _store(target, ring, *item)
-
-
-def _store(target: Carrier, ring: list[tuple[torch.Tensor, torch.cuda.Event]], k: int, piece: Run) -> None:
-    buffer, event = ring[k]
-    event.synchronize()
-    address = target.host_address()
-    if address is not None:
-        parallel.copy(address + piece.target, buffer.data_ptr(), piece.nbytes)
-    else:
-        target.store_bytes(piece.target, hostmemory.view(buffer.data_ptr(), piece.nbytes))
 
 
 TO_DEVICE, FROM_DEVICE, BETWEEN = ToDevice(), FromDevice(), BetweenDevices()

@@ -33,6 +33,48 @@ class NothingLeft:
             self._stream.synchronize()
 
 
+_streams: dict[tuple[int, int], torch.cuda.Stream] = {}
+
+
+def current_stream(device: int) -> torch.cuda.Stream:
+    """torch's current stream of ``device``, without making the object, and asking what devices there are, each time."""
+    import torch
+
+    key = device, torch._C._cuda_getCurrentRawStream(device)
+    found = _streams.get(key)
+    if found is None:
+        found = _streams[key] = torch.cuda.current_stream(device)
+    return found
+
+
+class queued_on:
+    """Within it work goes to ``stream``; like ``torch.cuda.stream``, in a fraction of the time on the same device."""
+
+    __slots__ = ("_before", "_context", "_stream")
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        import torch
+
+        device = self._stream.device_index
+        if torch.cuda.current_device() != device:
+            self._context = torch.cuda.stream(self._stream)
+            self._context.__enter__()
+            return
+        self._context, self._before = None, current_stream(device)
+        torch.cuda.set_stream(self._stream)
+
+    def __exit__(self, *error: object) -> None:
+        import torch
+
+        if self._context is not None:
+            self._context.__exit__(*error)
+        else:
+            torch.cuda.set_stream(self._before)
+
+
 class Lane:
     """One device and direction: its stream, its reaper and its ring of page-locked buffers."""
 
@@ -68,7 +110,7 @@ class Lane:
             else:
                 completion.reject(error)
 
-        completion.assist(self.reaper.watch(event, settle))
+        completion.assist(self.reaper.watch(event, settle, not completion.urgent))
 
 
 _lanes: dict[tuple[int, str], Lane] = {}
@@ -84,15 +126,16 @@ def lane(device: int, direction: str) -> Lane:
         return _lanes[key]
 
 
-_inherited: list[dict[tuple[int, str], Lane]] = []
+_inherited: list[object] = []
 
 
 def _after_fork() -> None:
     global _guard, _lanes
     _guard = threading.Lock()
     # Destroying the parent's streams and events here would call a device that the child cannot use.
-    _inherited.append(_lanes)
+    _inherited.append((_lanes, dict(_streams)))
     _lanes = {}
+    _streams.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

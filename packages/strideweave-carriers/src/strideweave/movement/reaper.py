@@ -33,10 +33,10 @@ BUSY, LINGERING, ASLEEP = range(3)
 class Watch:
     """An event and what is to follow it, once."""
 
-    __slots__ = ("_todo", "_waiting", "event", "lazy")
+    __slots__ = ("_reaper", "_todo", "_waiting", "event", "lazy")
 
-    def __init__(self, event: torch.cuda.Event, settle: Settle, lazy: bool) -> None:
-        self.event, self.lazy = event, lazy
+    def __init__(self, reaper: Reaper, event: torch.cuda.Event, settle: Settle, lazy: bool) -> None:
+        self._reaper, self.event, self.lazy = reaper, event, lazy
         self._todo = [settle]
         self._waiting: list[None] = []
 
@@ -50,6 +50,22 @@ class Watch:
         finally:
             self._waiting.pop()
         self.settle(error)
+
+    def look(self) -> None:
+        """Do what follows if the event has passed."""
+        if not self._todo:
+            return
+        with beside_captures():
+            if not self.passed():
+                return
+            error = _failure(self.event.synchronize)
+        self.settle(error)
+
+    def hurry(self) -> None:
+        """Something waits for what follows, though no thread does."""
+        if self.lazy:
+            self.lazy = False
+            self._reaper.hurry()
 
     def settle(self, error: BaseException | None) -> None:
         """Do what follows, if nobody has begun to."""
@@ -101,11 +117,16 @@ class Reaper:
 
         ``lazy`` says that nobody minds a millisecond, so that the submitting thread need not wake the reaper.
         """
-        watch = Watch(event, settle, lazy)
+        watch = Watch(self, event, settle, lazy)
         self._watches.append(watch)
         if self._state == ASLEEP or (self._state == LINGERING and not lazy):
             self._ring()
         return watch
+
+    def hurry(self) -> None:
+        """A watch is lazy no more."""
+        if self._state != BUSY:
+            self._ring()
 
     def _ring(self) -> None:
         try:

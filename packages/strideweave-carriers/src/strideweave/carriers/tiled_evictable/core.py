@@ -24,7 +24,7 @@ from .table import Initial, TileRecord, TileTable
 if TYPE_CHECKING:
     from .budget import DeviceBudget
     from .request import Request
-    from .resident import Standing
+    from .standing import Standing
 
 
 class Core:

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ... import seam
-from ..base import Carrier
 from ..torch_storage import plain_torch
 from .core import Core
 from .indices import index_tensor
 from .packing import Packing
-from .resident import Standing
 from .slots import Slab, Slot
-from .tensors import aligned_words, flat_bits, outside_inference, tile_rows, words
+from .standing import Standing
+from .tensors import outside_inference, tile_rows, words
 
 if TYPE_CHECKING:
     import torch
@@ -44,27 +43,26 @@ def gather(core: Core, tiles: Sequence[tuple[int, Slot]], out: torch.Tensor, pac
             _some_at_once(core, ordered, index, out, packing)
 
 
-def gather_standing(core: Core, standing: Standing, target: Carrier, packing: Packing) -> None:
-    """``gather`` of all tiles of a compact tensor from one slab into the carrier ``target``."""
+def gather_fresh(core: Core, standing: Standing, packing: Packing) -> torch.Tensor | None:
+    """All tiles of a compact tensor from one slab, as a fresh flat tensor of the element type.
+
+    None where a graph capture does not allow the index to be made. The caller is not in inference mode.
+    """
     import torch
 
-    if torch.is_inference_mode_enabled():
-        with torch.inference_mode(False):
-            gather_standing(core, standing, target, packing)
-        return
+    seam.enter("allocate")
     seam.enter("kernel")
-    slab, rows = standing.slab, tile_rows(standing.slab, core.geometry, core.dtype)
-    index = None
-    if rows.is_cuda or not packing.verbatim or core.tile_bytes < ONE_COPY:
-        index = index_tensor(standing.places, rows.device)
+    slab = standing.slab
+    rows = slab.rows if slab.rows is not None else tile_rows(slab, core.geometry, core.dtype)
+    index = index_tensor(standing.places, rows.device)
     if index is None:
-        _one_by_one(core, standing.tiles(), flat_bits(target), packing)
-    elif packing.verbatim and (flat := aligned_words(target, slab.wide.dtype)) is not None:
-        if flat.numel() > packing.tiles * slab.wide.shape[1]:
-            flat = flat[: packing.tiles * slab.wide.shape[1]]
-        torch.index_select(slab.wide, 0, index, out=flat.view(packing.tiles, slab.wide.shape[1]))
-    else:
-        _all_at_once(core, slab, index, flat_bits(target), packing)
+        return None
+    picked = torch.index_select(slab.wide, 0, index)
+    if packing.verbatim:
+        return picked.view(core.dtype.torch()).view(-1)
+    out = torch.empty(packing.slots, dtype=rows.dtype, device=rows.device)
+    packing.by_tile(out).copy_(picked.view(rows.dtype).view(*packing.counts[::-1], *packing.tile_dims))
+    return out.view(core.dtype.torch())
 
 
 def _singly(core: Core, out: torch.Tensor) -> bool:

@@ -15,6 +15,9 @@ from ...movement.pool import BACKGROUND, DEMAND, pool
 from ...movement.transfer import Run, transfer_for
 from ..base import Carrier
 
+HERE = object()
+"""The calling thread, where no stream is involved."""
+
 Ended = Callable[[BaseException | None], None]
 """Called once, from any thread, with what went wrong or None."""
 
@@ -90,7 +93,9 @@ class HostMover:
         for (source, target), runs in grouped(moves).items():
             try:
                 transfer = transfer_for(type(source), type(target))
-                parts.append(transfer.submit(source, target, runs, BACKGROUND if background else DEMAND))
+                part = transfer.submit(source, target, runs, BACKGROUND if background else DEMAND)
+                part.hurry()
+                parts.append(part)
             except BaseException as error:
                 if not parts:
                     raise
@@ -109,21 +114,23 @@ class HostMover:
         prepared: Any,
         ended: Ended,
         waited: Completion[Any],
-        nbytes: int = 0,
     ) -> Any:
         """``compute`` for a gather, then ``ended``; the event after which a device has run it, or None.
 
-        A thread that waits for ``waited`` sees to it by itself. ``nbytes`` is given where nothing but
-        bookkeeping follows and the requesting thread has no more to submit.
+        A thread that waits for ``waited`` sees to it by itself.
         """
-        if 0 < nbytes <= AT_ONCE:
-            seam.enter("submit")
-            job()
-            ended(None)
-            return None
         done = self.compute(job)
         waited.assist(done)
         done.add_callback(lambda: ended(done.error))
+        return None
+
+    def here(self, core: Any, codes: Sequence[int], nbytes: int) -> Any:
+        """Where a gather of ``codes`` that the calling thread makes itself runs; None where it should not make it."""
+        return HERE if nbytes <= AT_ONCE else None
+
+    def after(self, here: Any, ended: Ended, waited: Completion[Any]) -> Any:
+        """Call ``ended`` once what this thread has run ``here`` is complete; the device's event for that, or None."""
+        ended(None)
         return None
 
     def run(self, job: Callable[[], None]) -> None:

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 from ... import seam
 from ...movement.captures import beside_captures
 from ...movement.completion import Completion
-from ...movement.cuda_lanes import Lane, lane
+from ...movement.cuda_lanes import Lane, current_stream, lane, queued_on
 from ...movement.pool import BACKGROUND, DEMAND
 from ...movement.reaper import Reaper
 from ...movement.transfer import transfer_for
 from ..base import Carrier
 from ..cuda import CUDA
-from .mover import Ended, Move, failed, grouped
+from .mover import HERE, Ended, Move, failed, grouped
 
 if TYPE_CHECKING:
     import torch
 
-_reapers: dict[int, Reaper] = {}
+_streams: dict[tuple[int, int], tuple[torch.cuda.Stream, Reaper]] = {}
 _guard = threading.Lock()
-_inherited: list[dict[int, Reaper]] = []
+_inherited: list[object] = []
 
 
 class Prepared:
@@ -58,15 +58,26 @@ class Prepared:
             return self._event
 
 
+def _met(key: tuple[int, int], stream: torch.cuda.Stream) -> tuple[torch.cuda.Stream, Reaper]:
+    """The stream and its reaper: events of one stream pass in order, those of several would hold one another up."""
+    with _guard:
+        found = _streams.get(key)
+        if found is None:
+            found = _streams[key] = stream, Reaper(f"strideweave-gather-{key[0]}-{key[1]:x}")
+        return found
+
+
 def _reaper_of(stream: torch.cuda.Stream) -> Reaper:
-    """One reaper per stream: events of one stream pass in order, those of several would hold one another up."""
-    key = stream.cuda_stream
-    found = _reapers.get(key)
-    if found is None:
-        with _guard:
-            found = _reapers.get(key) or Reaper(f"strideweave-gather-{key:x}")
-            _reapers[key] = found
-    return found
+    key = stream.device_index, stream.cuda_stream
+    return (_streams.get(key) or _met(key, stream))[1]
+
+
+def _require_held(core: Any, codes: Sequence[int]) -> None:
+    if not all(c in core.held for c in codes):
+        raise RuntimeError(
+            "project: this stream is being captured and not every tile is held; enter "
+            "carrier.hold(selection) before the capture and project within it"
+        )
 
 
 class CudaMover:
@@ -82,7 +93,7 @@ class CudaMover:
         import torch
 
         capturing = torch.cuda.is_current_stream_capturing()
-        return Prepared(None if capturing else torch.cuda.current_stream(self.device))
+        return Prepared(None if capturing else current_stream(self.device))
 
     def seal(self, prepared: Prepared) -> None:
         """See ``HostMover.seal``."""
@@ -97,18 +108,14 @@ class CudaMover:
             RuntimeError: a graph is being captured, and not every tile is held.
         """
         prepared = self.prepare()
-        if prepared.stream is None and not all(c in core.held for c in codes):
-            raise RuntimeError(
-                "project: this stream is being captured and not every tile is held; enter "
-                "carrier.hold(selection) before the capture and project within it"
-            )
+        if prepared.stream is None:
+            _require_held(core, codes)
         return prepared
 
     def order(self, stream: Any, events: Sequence[Any], carrier: Carrier) -> None:
         """Make ``stream`` (default: the current one) wait for events, and keep the memory until it is done."""
-        import torch
 
-        chosen = torch.cuda.current_stream(self.device) if stream is None else stream
+        chosen = current_stream(self.device) if stream is None else stream
         for event in events:
             chosen.wait_event(event)
         assert isinstance(carrier, CUDA)
@@ -129,7 +136,6 @@ class CudaMover:
         self, moves: Sequence[Move], background: bool = False, prepared: Prepared | None = None
     ) -> list[Completion[None]]:
         """See ``HostMover.copy``. On a copy stream, so that the caller's queued work is not waited for."""
-        import torch
 
         parts: list[Completion[None]] = []
         for (source, target), runs in grouped(moves).items():
@@ -139,8 +145,11 @@ class CudaMover:
                 event = prepared.event if prepared is not None else None
                 if event is not None:
                     on.wait_event(event)
-                with beside_captures(), torch.cuda.stream(on):
-                    parts.append(transfer.submit(source, target, runs, BACKGROUND if background else DEMAND))
+                with beside_captures(), queued_on(on):
+                    part = transfer.submit(source, target, runs, BACKGROUND if background else DEMAND)
+                # A commit or a gather follows.
+                part.hurry()
+                parts.append(part)
             except BaseException as error:
                 if not parts:
                     raise
@@ -165,7 +174,6 @@ class CudaMover:
         prepared: Prepared,
         ended: Ended,
         waited: Completion[Any],
-        nbytes: int = 0,
     ) -> Any:
         """Run ``job`` on the caller's stream if this is the requesting thread, else on a copy stream."""
         if prepared.thread == threading.get_ident():
@@ -174,12 +182,39 @@ class CudaMover:
                 job()
                 ended(None)
                 return None
-            return _watched(job, stream, _reaper_of(stream), ended, waited, nbytes > 0)
+            return _watched(job, stream, _reaper_of(stream), ended, waited)
         on = lane(self.device, "d2d")
         event = prepared.event
         if event is not None:
             on.stream.wait_event(event)
         return self._on_lane(job, on, ended, waited)
+
+    def here(self, core: Any, codes: Sequence[int], nbytes: int) -> Any:
+        """The current stream and its reaper, or ``HERE`` within a graph capture.
+
+        Raises:
+            RuntimeError: a graph is being captured, and not every tile is held.
+        """
+        import torch
+
+        if torch.cuda.is_current_stream_capturing():
+            _require_held(core, codes)
+            return HERE
+        key = self.device, torch._C._cuda_getCurrentRawStream(self.device)
+        return _streams.get(key) or _met(key, current_stream(self.device))
+
+    def after(self, here: Any, ended: Ended, waited: Completion[Any]) -> Any:
+        """See ``HostMover.after``."""
+        if here is HERE:
+            ended(None)
+            return None
+        import torch
+
+        stream, reaper = here
+        event = torch.cuda.Event()
+        event.record(stream)
+        waited.assist(reaper.watch(event, ended, True))
+        return event
 
     def _on_lane(self, job: Callable[[], None], on: Lane, ended: Ended, waited: Completion[Any]) -> Any:
         import torch
@@ -228,7 +263,6 @@ def _watched(
     reaper: Reaper,
     ended: Ended,
     waited: Completion[Any],
-    lazy: bool = False,
 ) -> torch.cuda.Event:
     """Run ``job`` now and call ``ended`` once the stream has done it; what the job holds lives until then.
 
@@ -243,7 +277,7 @@ def _watched(
     def settle(error: BaseException | None, keep: object = job) -> None:
         ended(error)
 
-    waited.assist(reaper.watch(event, settle, lazy))
+    waited.assist(reaper.watch(event, settle))
     return event
 
 
@@ -254,11 +288,11 @@ def _direction(source: Carrier, target: Carrier) -> str:
 
 
 def _after_fork() -> None:
-    global _reapers, _guard
+    global _streams, _guard
     _guard = threading.Lock()
     # The parent's events are not destroyed here: the child cannot use the device.
-    _inherited.append(_reapers)
-    _reapers = {}
+    _inherited.append(_streams)
+    _streams = {}
 
 
 os.register_at_fork(after_in_child=_after_fork)

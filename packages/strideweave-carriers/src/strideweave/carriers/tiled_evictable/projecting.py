@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.mode import is_grad_enabled
-from ...autograd.node import Node
 from ...movement.completion import AwaitResult
 from ...tensor import Tensor, attach, detached
 from ..base import Carrier
-from . import gradients
 from .awaiting import AwaitProjection
 from .core import Core
-from .gather import gather, gather_standing
+from .gather import gather
+from .gather_node import gather_node
 from .packing import ORDERS, Order, Packing, packing
 from .projection import Projection, Queue
 from .request import Request
-from .requests import ask_policy, check_conflicts, check_readable, enter, refuse_within_policy, submit
-from .resident import Standing, pin_resident
+from .requests import ask_policy, check_conflicts, check_readable, enter, submit
+from .resident import project_here
 from .selection import TileSelection
 from .slots import Slot
 from .tensors import flat_bits
@@ -61,11 +59,17 @@ def project(
     core = carrier._core
     check_source(carrier, tensor, "project")
     chosen = check_selection(selection, "project")
-    _check_destination_type(core, destination)
+    if destination is not None:
+        _check_destination_type(core, destination)
     carrier._ready("project")
     codes = chosen.bind(core.geometry, "project")
     form = _packing(carrier, tensor, chosen, order)
-    _check_destination(carrier, destination, form)
+    if destination is None and carrier._policy is None:
+        handle = project_here(carrier, tensor, chosen, codes, form)
+        if handle is not None:
+            return handle
+    if destination is not None:
+        _check_destination(carrier, destination, form)
     prepared = core.mover.prepare_for(core, codes)
     plan = None
     if carrier._policy is not None:
@@ -93,8 +97,6 @@ def _packing(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection, 
 
 
 def _check_destination_type(core: Core, destination: object) -> None:
-    if destination is None:
-        return
     wanted = type(core.primary.prototype)
     if type(destination) is not wanted:
         raise TypeError(
@@ -105,9 +107,7 @@ def _check_destination_type(core: Core, destination: object) -> None:
         raise TypeError(f"project destination: holds {destination.dtype()}, the tiles {core.dtype}")
 
 
-def _check_destination(carrier: TiledEvictable, destination: Carrier | None, form: Packing) -> None:
-    if destination is None:
-        return
+def _check_destination(carrier: TiledEvictable, destination: Carrier, form: Packing) -> None:
     destination.require_writable("project destination")
     if 0 < destination.size() < form.slots:
         raise ValueError(
@@ -133,42 +133,18 @@ def _begin(
 ) -> AwaitProjection:
     core = carrier._core
     request = Request(core, "project")
-    standing = pin_resident(core, request, codes, "project") if plan is None else None
-    promote = enter(core, request, codes, plan, "project") if standing is None else ()
+    promote = enter(core, request, codes, plan, "project")
     try:
         publication = _Publication(carrier, core, destination, form)
-        attach(publication.tensor, _node(carrier, tensor, selection, form))
+        attach(publication.tensor, gather_node(carrier, tensor, selection))
     except BaseException as error:
         request.withdraw(error)
         raise
     request.finish, request.abandon = publication.publish, lambda: publication.abandon(request)
-    if standing is not None:
-        return _gathered(core, request, standing, publication, form, prepared)
     work = Projection(core, request, codes, form, publication.target, prepared)
     publication.queue = work.queue
     submit(request, lambda: work.run(codes, promote))
     return AwaitProjection(request, work.queue, publication.publish)
-
-
-def _gathered(
-    core: Core, request: Request, standing: Standing, publication: _Publication, form: Packing, prepared: Any
-) -> AwaitProjection:
-    """The handle on one gather of tiles that are all on primary."""
-    target = publication.target
-    try:
-        event = core.mover.gather(
-            lambda: gather_standing(core, standing, target, form),
-            prepared,
-            request.end,
-            request.completion,
-            form.slots * core.dtype.itemsize,
-        )
-    except BaseException as error:
-        request.withdraw(error)
-        raise
-    queue = publication.queue = Queue([event] if event is not None else [])
-    queue.close(None)
-    return AwaitProjection(request, queue, publication.publish)
 
 
 def gather_pinned(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection) -> Tensor:
@@ -195,21 +171,6 @@ def _fill(
     view = form.by_tile(out)
     for k in zeros:
         view[form.place(k)].zero_()
-
-
-def _node(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection, form: Packing) -> Node | None:
-    if not (tensor.is_differentiable() and is_grad_enabled()):
-        return None
-    layout = tensor.layout
-
-    def vjp(gradient: Tensor) -> tuple[Tensor, ...]:
-        return (gradients.scattered(carrier, layout, selection, gradient),)
-
-    def prepare() -> None:
-        refuse_within_policy(carrier._core, "backward of project")
-        check_conflicts(carrier._core, selection.bind(carrier._core.geometry), "backward of project")
-
-    return Node("project", (tensor,), vjp, (tensor,), prepare)
 
 
 class _Publication:

@@ -178,9 +178,10 @@ class Request:
             core.poke()
         trailing()
 
-    def withdraw(self, error: BaseException) -> None:
-        """Undo a request that nothing was submitted for; the call itself raises ``error``."""
+    def withdraw(self, error: BaseException | None) -> None:
+        """Undo a request that nothing was submitted for; the call itself raises ``error``, or goes another way."""
         for batch in self.batches:
+            assert error is not None
             batch.roll_back(error, lambda: None)
         with self.core.lock:
             self.let_go()

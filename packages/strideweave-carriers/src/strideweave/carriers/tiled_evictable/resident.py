@@ -1,83 +1,89 @@
 """Projections whose tiles all lie on primary already, in one slab: one gather, and next to no bookkeeping before it.
 
-Where the tiles of a selection lie is kept between requests for as long as nothing moves onto primary or off it.
+The calling thread makes it itself, on a device on its current stream. It is by far the most frequent request, and
+what it costs in Python is all that a caller can notice of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .slots import Slab, Slot
-from .table import TileRecord
+from ...tensor import Tensor, attach, made
+from ..torch_storage import TorchStorage
+from .awaiting import AwaitProjection
+from .gather import gather_fresh
+from .gather_node import gather_node
+from .packing import Packing
+from .projection import Queue
+from .request import Request
+from .selection import TileSelection
+from .standing import pin_resident
 
 if TYPE_CHECKING:
-    from .core import Core
-    from .request import Request
-
-KEPT = 256
-"""Selections per carrier whose places are remembered."""
+    from .carrier import TiledEvictable
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The tiles ``codes``, in compact order, at rows ``places`` of ``slab`` while the table's ``epoch`` lasts."""
-
-    codes: Sequence[int]
-    epoch: int
-    records: tuple[TileRecord, ...]
-    slab: Slab
-    places: tuple[int, ...]
-
-    def tiles(self) -> list[tuple[int, Slot]]:
-        """Compact position and slot of each."""
-        return [(k, Slot(self.slab, place)) for k, place in enumerate(self.places)]
-
-
-def pin_resident(core: Core, request: Request, codes: tuple[int, ...], verb: str) -> Standing | None:
-    """Pin ``codes`` for ``request`` and count it as begun, if all lie on primary in one slab and none is on the move.
-
-    None means that nothing was changed.
+def project_here(
+    carrier: TiledEvictable, tensor: Tensor, selection: TileSelection, codes: tuple[int, ...], form: Packing
+) -> AwaitProjection | None:
+    """The projection into a fresh carrier; None, with nothing changed, where it takes more than one gather at once.
 
     Raises:
-        RuntimeError: a released carrier.
+        RuntimeError: released meanwhile; a graph is being captured, and not every tile is held.
     """
-    with core.lock:
-        if core.released:
-            raise RuntimeError(f"{verb}: this {core.name} was released meanwhile")
-        found = core.standing.get(id(codes))
-        if found is None or found.codes is not codes or found.epoch != core.table.epoch:
-            found = _look(core, codes)
-        if found is None:
-            return None
-        records = found.records
-        for record in records:
-            if record.claim is not None or record.transit is not None:
-                return None
-        core.table.touch_all(records)
-        for record in records:
-            record.users[request] = None
-        request.pinned = list(records)
-        core.admit(request)
-    core.stats.required(len(codes), 0, codes)
-    return found
+    import torch
 
-
-def _look(core: Core, codes: tuple[int, ...]) -> Standing | None:
-    records = [core.table[code] for code in codes]
-    slabs, places = set(), []
-    for record in records:
-        if record.primary is None:
-            return None
-        slabs.add(record.primary.slab)
-        places.append(record.primary.place)
-    if len(slabs) > 1:
+    core = carrier._core
+    prototype = core.primary.prototype
+    if not isinstance(prototype, TorchStorage) or torch.is_inference_mode_enabled():
         return None
-    if len(core.standing) >= KEPT:
-        core.standing.clear()
-    # Under the tuple's identity: a selection gives the same one each time, and it lives as long as the entry.
-    found = core.standing[id(codes)] = Standing(
-        codes, core.table.epoch, tuple(records), slabs.pop(), tuple(places)
-    )
-    return found
+    here = core.mover.here(core, codes, form.slots * core.dtype.itemsize)
+    if here is None:
+        return None
+    request = Request(core, "project")
+    standing = pin_resident(core, request, codes, "project")
+    if standing is None:
+        return None
+    publication = _Publication(carrier)
+    request.finish = request.abandon = publication.publish
+    try:
+        publication.hold()
+        flat = gather_fresh(core, standing, form)
+        if flat is not None:
+            target = type(prototype).filled(flat, core.dtype)
+            publication.compact = attach(made(target, form.layout), gather_node(carrier, tensor, selection))
+    except BaseException as error:
+        request.withdraw(error)
+        raise
+    if flat is None:
+        request.withdraw(None)
+        return None
+    request.submitted = True
+    event = core.mover.after(here, request.end, request.completion)
+    return AwaitProjection(request, Queue.closed([event] if event is not None else []), publication.publish)
+
+
+class _Publication:
+    """The compact tensor, and the source, which is held until the former may be used."""
+
+    __slots__ = ("_carrier", "_held", "compact")
+
+    def __init__(self, carrier: TiledEvictable) -> None:
+        self._carrier = carrier
+        self._held: list[None] = []
+        self.compact: Tensor | None = None
+
+    def hold(self) -> None:
+        """Keep the source from being written."""
+        self._carrier.hold_for_read()
+        self._held.append(None)
+
+    def publish(self) -> Any:
+        """Let the source go and give the compact tensor; from any thread, any number of times."""
+        try:
+            # Of two threads one finds it gone.
+            self._held.pop()
+        except IndexError:
+            return self.compact
+        self._carrier.drop_read()
+        return self.compact

@@ -63,18 +63,6 @@ def flat_bits(carrier: Carrier) -> torch.Tensor:
     return flat_bytes(carrier).view(bits(carrier.dtype()))
 
 
-def aligned_words(carrier: Carrier, kind: torch.dtype) -> torch.Tensor | None:
-    """The slots as a flat tensor of words of ``kind``; None where they do not begin, or end, at a word's border."""
-    if not isinstance(carrier, TorchStorage):
-        return None
-    flat = carrier.flat()
-    if flat.data_ptr() % kind.itemsize or carrier.nbytes() % kind.itemsize:
-        return None
-    if flat.storage_offset() * flat.element_size() % kind.itemsize:
-        return None
-    return flat.view(kind)
-
-
 def flat_values(carrier: Carrier) -> torch.Tensor:
     """The slots as a flat tensor of their own type."""
     return flat_bytes(carrier).view(carrier.dtype().torch())
