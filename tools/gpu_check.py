@@ -82,6 +82,7 @@ def programs() -> list[Program]:
     reductions = [mesh(3, 8, 1, "ALL_TYPES"), mesh(8, 4, 8, "ALL_TYPES"), *(mesh(*m) for m in meshes)]
     return [
         *matmul,
+        Program("matmul", ("MATMUL",), ("THREADS=288", "PAIRED")),
         *reductions,
         Program("unary", ("ELEMENTWISE",)),
         Program("binary", ("ELEMENTWISE",)),

@@ -20,7 +20,7 @@ constexpr int shared_bytes = 227 * 1024;
 
 /// Both operands k-major, the plain epilogue in packs of eight.
 template <int Columns>
-__global__ void __launch_bounds__(288) multiply(bf16 const* a, bf16 const* b, bf16* d, int m, int n, int k) {
+__device__ void product(bf16 const* a, bf16 const* b, bf16* d, int m, int n, int k) {
   extern __shared__ __align__(1024) char workspace[];
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   auto ta = as_gmem(a, ct::make_layout(ct::make_shape(m, k), ct::make_stride(k, ct::_1{})));
@@ -35,6 +35,16 @@ __global__ void __launch_bounds__(288) multiply(bf16 const* a, bf16 const* b, bf
   ops::matmul_impl::TmaTier<bf16, 288>::template pipelined<Columns>(ta, tb, td, workspace,
                                                                     ops::make_packed_epilogue<8>(store, n % 8 == 0));
 #endif
+}
+
+template <int Columns>
+__global__ void __launch_bounds__(288) alone(bf16 const* a, bf16 const* b, bf16* d, int m, int n, int k) {
+  product<Columns>(a, b, d, m, n, k);
+}
+template <int Columns>
+__global__ void TILEFOUNDRY_PAIRED_BLOCKS __launch_bounds__(288)
+    paired(bf16 const* a, bf16 const* b, bf16* d, int m, int n, int k) {
+  product<Columns>(a, b, d, m, n, k);
 }
 
 /// Numbers in [-1, 1) from a hash of the place.
@@ -67,15 +77,16 @@ double deviation(bf16 const* a, bf16 const* b, bf16 const* d, int m, int n, int 
 }
 
 template <int Columns>
-void measure(int m, int n, int k) {
+void measure(int m, int n, int k, bool pairs) {
+  auto const multiply = pairs ? paired<Columns> : alone<Columns>;
   bf16 *a, *b, *d;
   CHECK_CUDA(cudaMalloc(&a, 2ll * m * k));
   CHECK_CUDA(cudaMalloc(&b, 2ll * n * k));
   CHECK_CUDA(cudaMalloc(&d, 2ll * m * n));
   fill<<<1024, 256>>>(a, 1ll * m * k, 1);
   fill<<<1024, 256>>>(b, 1ll * n * k, 2);
-  CHECK_CUDA(cudaFuncSetAttribute(multiply<Columns>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
-  const int tiles = (m + 127) / 128 * ((n + Columns - 1) / Columns), blocks = std::min(tiles, 132);
+  CHECK_CUDA(cudaFuncSetAttribute(multiply, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+  const int tiles = (m + 127) / 128 * ((n + Columns - 1) / Columns), blocks = std::min((tiles + 1) / 2 * 2, 132);
   cudaEvent_t begin, end;
   CHECK_CUDA(cudaEventCreate(&begin));
   CHECK_CUDA(cudaEventCreate(&end));
@@ -83,7 +94,7 @@ void measure(int m, int n, int k) {
   constexpr int launches = 10;
   for (int round = 0; round < 8; ++round) {
     CHECK_CUDA(cudaEventRecord(begin));
-    for (int i = 0; i < launches; ++i) multiply<Columns><<<blocks, 288, shared_bytes>>>(a, b, d, m, n, k);
+    for (int i = 0; i < launches; ++i) multiply<<<blocks, 288, shared_bytes>>>(a, b, d, m, n, k);
     CHECK_CUDA(cudaGetLastError());
     CHECK_CUDA(cudaEventRecord(end));
     CHECK_CUDA(cudaEventSynchronize(end));
@@ -92,7 +103,8 @@ void measure(int m, int n, int k) {
     rates.push_back(2.0 * m * n * k * launches / ms / 1e9);
   }
   std::sort(rates.begin(), rates.end());
-  std::printf("%dx%dx%d, tiles of 128x%d: %.0f TFLOP/s, deviation %.2f\n", m, n, k, Columns, rates[rates.size() / 2],
+  std::printf("%dx%dx%d, tiles of 128x%d, blocks %s: %.0f TFLOP/s, deviation %.2f\n", m, n, k, Columns,
+              pairs ? "in pairs" : "alone", rates[rates.size() / 2],
               deviation(a, b, d, m, n, k));
   CHECK_CUDA(cudaFree(a));
   CHECK_CUDA(cudaFree(b));
@@ -101,8 +113,10 @@ void measure(int m, int n, int k) {
 
 int main() {
   for (auto const& s : {std::array<int, 3>{4096, 4096, 4096}, {512, 4096, 14336}, {8192, 8192, 8192}}) {
-    measure<256>(s[0], s[1], s[2]);
-    measure<128>(s[0], s[1], s[2]);
+    for (bool pairs : {false, true}) {
+      measure<256>(s[0], s[1], s[2], pairs);
+      measure<128>(s[0], s[1], s[2], pairs);
+    }
   }
   return 0;
 }

@@ -32,6 +32,14 @@ CUTE_HOST_DEVICE auto batched_layout(int batches, int rows, int columns) {
   }
 }
 
+#ifdef PAIRED
+#define BLOCKS TILEFOUNDRY_PAIRED_BLOCKS
+constexpr int together = 2;
+#else
+#define BLOCKS
+constexpr int together = 1;
+#endif
+
 /// Only the block of the copy-engine tier takes more than static shared memory holds.
 constexpr int dynamic_bytes = THREADS == 288 ? 227 * 1024 : 0;
 
@@ -44,7 +52,7 @@ struct Twice {
 };
 
 template <Order OA, Order OB, class A, class B, class D>
-__global__ void __launch_bounds__(THREADS) kernel(A const* a, B const* b, D* d, int batches, int m, int n, int k, bool twice) {
+__global__ void BLOCKS __launch_bounds__(THREADS) kernel(A const* a, B const* b, D* d, int batches, int m, int n, int k, bool twice) {
   auto ta = as_gmem(a, batched_layout<OA>(batches, m, k));
   auto tb = as_gmem(b, batched_layout<OB>(batches, k, n));
   auto td = as_gmem(d, batched_layout<Order::k>(batches, m, n));
@@ -71,7 +79,7 @@ void check(char const* name, int batches, int m, int n, int k, size_t shift, int
   Buffer<D> dd(size_t(batches) * m * n, shift);
   if (dynamic_bytes > 0)
     CHECK_CUDA(cudaFuncSetAttribute(kernel<OA, OB, A, B, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic_bytes));
-  kernel<OA, OB><<<blocks, THREADS, dynamic_bytes>>>(da.data(), db.data(), dd.data(), batches, m, n, k, twice);
+  kernel<OA, OB><<<(blocks + together - 1) / together * together, THREADS, dynamic_bytes>>>(da.data(), db.data(), dd.data(), batches, m, n, k, twice);
   CHECK_CUDA(cudaGetLastError());
   auto d = dd.host();
   const double exactness = std::is_same<A, double>::value ? 1e-14 : is_real_v<A> ? 1e-6 : 0;

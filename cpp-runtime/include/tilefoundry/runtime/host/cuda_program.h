@@ -152,10 +152,11 @@ class Call {
   /// As many blocks of kernel `i` as the device holds at once.
   std::int64_t resident(int i) const { return static_cast<std::int64_t>(on_.resident[i]) * on_.processors; }
 
-  /// The smaller of `wanted` and what is resident, for kernels whose blocks take work in turns.
+  /// The smaller of `wanted` and what is resident, for kernels whose blocks take work in turns; even, as such blocks
+  /// work in pairs.
   std::int64_t persistent(int i, std::int64_t wanted) const {
     const std::int64_t held = resident(i);
-    return wanted < held ? wanted : held;
+    return (wanted < held ? wanted + 1 : held) / 2 * 2;
   }
 
   /// Zero `count` words at `address`, in stream order.

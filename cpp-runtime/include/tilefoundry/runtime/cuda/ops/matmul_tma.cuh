@@ -11,6 +11,14 @@ namespace tilefoundry {
 namespace ops {
 namespace matmul_impl {
 
+/// Put before a kernel that calls `ops::matmul` in blocks of 288 threads and runs an even number of blocks: pairs of
+/// blocks then share what they fetch. Without it every block fetches for itself.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define TILEFOUNDRY_PAIRED_BLOCKS __cluster_dims__(2, 1, 1)
+#else
+#define TILEFOUNDRY_PAIRED_BLOCKS
+#endif
+
 /// Maps of the operands of all blocks in flight.
 template <class S>
 __device__ map_places<2> operand_maps;
@@ -33,7 +41,7 @@ struct TmaTier {
   /// Sums on their way to neighbouring threads: 16 rows by 64 per warp, rows apart by an odd number of pieces.
   static constexpr int turn_pitch = 68, turn_bytes = 16 * turn_pitch * 4;
   static constexpr int bytes = stages_bytes + warps * turn_bytes + 128;
-  static constexpr int group_rows = 16;
+  static constexpr int group_rows = 8;
 
   using Fallback = WgmmaTier<S, Threads>;
   static_assert(Fallback::bytes <= bytes, "ops::matmul: the fallback's tiles fit");
@@ -82,41 +90,61 @@ struct TmaTier {
     return spec;
   }
 
-  /// Fetch `Outer` rows by 64 k from (row0, k0).
+  /// Fetch `Outer` rows by 64 k from (row0, k0); for every block in `blocks` where that is not 0.
   template <bool KMajor, int Outer>
-  static __device__ void fetch(char* to, tensor_map const* map, mbarrier& arrived, int row0, int k0, int batch) {
-    if constexpr (KMajor) {
-      tma_load(to, map, arrived, k0, row0, batch);
-    } else {
-      CUTE_UNROLL
-      for (int c = 0; c < Outer / 64; ++c) tma_load(to + c * 8192, map, arrived, row0 + c * 64, k0, batch);
+  static __device__ void fetch(char* to, tensor_map const* map, mbarrier& arrived, int row0, int k0, int batch,
+                               unsigned short blocks = 0) {
+    constexpr int boxes = KMajor ? 1 : Outer / 64;
+    CUTE_UNROLL
+    for (int c = 0; c < boxes; ++c) {
+      const int x = KMajor ? k0 : row0 + c * 64, y = KMajor ? row0 : k0;
+      if (blocks == 0) {
+        tma_load(to + c * 8192, map, arrived, x, y, batch);
+      } else {
+        tma_load_multicast(to + c * 8192, map, arrived, blocks, x, y, batch);
+      }
     }
   }
+
+  /// The calling block among those that share columns: alone, or one of a cluster of two, which then takes two tiles
+  /// below each other and fetches half of the columns for both.
+  struct Pair {
+    unsigned blocks, rank;
+    static __device__ Pair mine() {
+      const unsigned n = cluster_blocks();
+      return n == 2 ? Pair{2, cluster_rank()} : Pair{1, 0};
+    }
+  };
 
   /// Call `body(batch, first_row, first_column)` on the tiles of the calling block. Tiles that run at the same time
   /// lie in groups of rows, so that both operands' tiles are read from L2 several times.
   template <int BN, class View, class Body>
-  static __device__ void for_each_grouped(View const& d, Body const& body) {
+  static __device__ void for_each_grouped(View const& d, Pair pair, Body const& body) {
     constexpr int skip = View::rank - 2;
     const long long m = cute::size<skip>(d.layout()), n = cute::size<skip + 1>(d.layout());
     const long long batches = skip == 1 ? static_cast<long long>(cute::size<0>(d.layout())) : 1;
-    const int rows = static_cast<int>((m + bm - 1) / bm), columns = static_cast<int>((n + BN - 1) / BN);
+    // In units of as many tiles below each other as the pair has blocks.
+    const int height = bm * static_cast<int>(pair.blocks);
+    const int rows = static_cast<int>((m + height - 1) / height), columns = static_cast<int>((n + BN - 1) / BN);
     const long long in_matrix = static_cast<long long>(rows) * columns;
-    for (long long tile = program_id<core::level_in<TopologyScope::cta, View>>(); tile < in_matrix * batches;
-         tile += program_dim<core::level_in<TopologyScope::cta, View>>()) {
+    const int block = program_id<core::level_in<TopologyScope::cta, View>>();
+    const int blocks = program_dim<core::level_in<TopologyScope::cta, View>>();
+    for (long long tile = block / static_cast<int>(pair.blocks); tile < in_matrix * batches;
+         tile += blocks / static_cast<int>(pair.blocks)) {
       const int batch = static_cast<int>(tile / in_matrix);
       const long long place = tile - batch * in_matrix;
       const int group = static_cast<int>(place / (static_cast<long long>(group_rows) * columns));
-      const int first = group * group_rows, height = rows - first < group_rows ? rows - first : group_rows;
+      const int first = group * group_rows, deep = rows - first < group_rows ? rows - first : group_rows;
       const int inside = static_cast<int>(place - static_cast<long long>(first) * columns);
-      body(batch, (first + inside % height) * bm, inside / height * BN);
+      body(batch, (first + inside % deep) * height + static_cast<int>(pair.rank) * bm, inside / deep * BN);
     }
   }
 
   template <int BN, bool AK, bool BK, class A, class B, class D>
-  static __device__ void produce(A const& a, B const& b, D const& d, char* smem, ring<TmaTile<BN>::stages> pipe) {
+  static __device__ void produce(A const& a, B const& b, D const& d, char* smem, ring<TmaTile<BN>::stages> pipe,
+                                 Pair pair) {
     using Tile = TmaTile<BN>;
-    constexpr int skip = D::rank - 2;
+    constexpr int skip = D::rank - 2, half_bytes = BN / 2 * bk * 2;
     auto const oa = operand_of<0, 1>(a, 0);
     auto const ob = operand_of<1, 0>(b, 0);
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -126,25 +154,34 @@ struct TmaTier {
     place = __shfl_sync(0xffffffffu, place, 0);
     // Nothing has arrived yet: the first stage serves as scratch.
     auto* const scratch = reinterpret_cast<tensor_map*>(smem + stages_bytes);
-    const tensor_map_spec sa = spec_of<skip>(a, oa, bm), sb = spec_of<skip>(b, ob, BN);
+    const tensor_map_spec sa = spec_of<skip>(a, oa, bm), sb = spec_of<skip>(b, ob, BN / 2);
     tensor_map* const maps = places.maps[place];
     make_tensor_map(maps[0], scratch[0], sa);
     make_tensor_map(maps[1], scratch[1], sb);
     if (lane == 0) {
       unsigned position = 0;
       const int steps = (oa.k + bk - 1) / bk;
-      for_each_grouped<BN>(d, [&](int batch, int row0, int column0) {
+      for_each_grouped<BN>(d, pair, [&](int batch, int row0, int column0) {
         const int za = sa.extent[2] > 1 ? batch : 0, zb = sb.extent[2] > 1 ? batch : 0;
         for (int step = 0; step < steps; ++step, ++position) {
-          mbarrier& arrived = pipe.acquire(position, Tile::stage_bytes);
-          char* const to = smem + pipe.slot(position) * Tile::stage_bytes;
+          const int slot = pipe.slot(position);
+          mbarrier& arrived = pipe.slots.full[slot];
+          pipe.slots.empty[slot].wait_for_cluster(pipe.parity(position) ^ 1u);
+          arrived.arrive_expect(Tile::stage_bytes);
+          char *const to = smem + slot * Tile::stage_bytes, *const columns = to + bm * bk * 2;
           fetch<AK, bm>(to, &maps[0], arrived, row0, step * bk, za);
-          fetch<BK, BN>(to + bm * bk * 2, &maps[1], arrived, column0, step * bk, zb);
+          if (pair.blocks == 2) {
+            const int half = static_cast<int>(pair.rank);
+            fetch<BK, BN / 2>(columns + half * half_bytes, &maps[1], arrived, column0 + half * (BN / 2), step * bk, zb, 3);
+          } else {
+            fetch<BK, BN / 2>(columns, &maps[1], arrived, column0, step * bk, zb);
+            fetch<BK, BN / 2>(columns + half_bytes, &maps[1], arrived, column0 + BN / 2, step * bk, zb);
+          }
         }
       });
       // Every slot handed back: no copy is under way any more.
       for (unsigned left = 0; left < static_cast<unsigned>(Tile::stages); ++left, ++position)
-        pipe.slots.empty[pipe.slot(position)].wait(pipe.parity(position) ^ 1u);
+        pipe.slots.empty[pipe.slot(position)].wait_for_cluster(pipe.parity(position) ^ 1u);
       places.release(place);
     }
   }
@@ -181,17 +218,26 @@ struct TmaTier {
 
   template <int BN, bool AK, bool BK, class A, class B, class D, class Epilogue>
   static __device__ void consume(A const& a, B const& b, D const& d, char* smem, ring<TmaTile<BN>::stages> pipe,
-                                 Epilogue const& epilogue) {
+                                 Pair pair, Epilogue const& epilogue) {
     using Tile = TmaTile<BN>;
     using Atom = atom::wgmma<S, BN, AK ? atom::Major::k : atom::Major::outer, BK ? atom::Major::k : atom::Major::outer>;
     auto const oa = operand_of<0, 1>(a, 0);
     auto const ob = operand_of<1, 0>(b, 0);
     const int thread = static_cast<int>(threadIdx.x), group = thread / 128, warp = thread / 32;
-    const bool speaks = thread % 32 == 0;
+    // One lane per block of the pair tells it that the warp is done with a slot.
+    const unsigned lane = static_cast<unsigned>(thread % 32);
+    auto release = [&](unsigned position) {
+      mbarrier& empty = pipe.slots.empty[pipe.slot(position)];
+      if (pair.blocks == 2) {
+        if (lane < 2) empty.arrive_at(lane);
+      } else if (lane == 0) {
+        empty.arrive();
+      }
+    };
     float* const turn = reinterpret_cast<float*>(smem + stages_bytes + warp * turn_bytes);
     const int steps = (oa.k + bk - 1) / bk;
     unsigned position = 0;
-    for_each_grouped<BN>(d, [&](int batch, int row0, int column0) {
+    for_each_grouped<BN>(d, pair, [&](int batch, int row0, int column0) {
       float sum[BN / 2] = {};
       for (int step = 0; step < steps; ++step, ++position) {
         pipe.wait(position);
@@ -204,11 +250,11 @@ struct TmaTier {
         atom::wgmma_commit();
         // The products of the step before are done once one batch at most is under way.
         atom::wgmma_wait<1>();
-        if (step > 0 && speaks) pipe.release(position - 1);
+        if (step > 0) release(position - 1);
       }
       atom::wgmma_wait<0>();
       atom::wgmma_fence_sums(sum);
-      if (steps > 0 && speaks) pipe.release(position - 1);
+      if (steps > 0) release(position - 1);
       finish<BN>(sum, result_of(d, batch), row0 + group * 64, column0, oa.rows, ob.rows, turn, epilogue);
     });
   }
@@ -220,17 +266,19 @@ struct TmaTier {
     using Ring = ring<TmaTile<BN>::stages>;
     Ring pipe{*reinterpret_cast<typename Ring::storage*>(smem + stages_bytes + warps * turn_bytes)};
     const int thread = static_cast<int>(threadIdx.x);
+    const Pair pair = Pair::mine();
     if (thread == 0) {
-      pipe.init(warps);
+      pipe.init(warps * pair.blocks);
       barrier_init_fence();
     }
-    __syncthreads();
+    cluster_barrier();  // nobody arrives at a barrier, or fetches into a block, that is not ready
     if (thread < workers) {
-      consume<BN, OA::k_contiguous, OB::k_contiguous>(a, b, d, smem, pipe, epilogue);
+      consume<BN, OA::k_contiguous, OB::k_contiguous>(a, b, d, smem, pipe, pair, epilogue);
     } else {
-      produce<BN, OA::k_contiguous, OB::k_contiguous>(a, b, d, smem, pipe);
+      produce<BN, OA::k_contiguous, OB::k_contiguous>(a, b, d, smem, pipe, pair);
     }
-    __syncthreads();
+    __syncwarp();
+    cluster_barrier();  // the other block has made its last arrival here
     if (thread == 0) pipe.retire();
     __syncthreads();
   }

@@ -24,6 +24,14 @@ struct alignas(8) mbarrier {
   __device__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
+  /// One arrival at the barrier of the same place in block `rank` of the cluster; writes before it are visible there.
+  __device__ void arrive_at(unsigned rank) {
+    asm volatile(
+        "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" ::"r"(address()),
+        "r"(rank)
+        : "memory");
+  }
   /// One arrival that also makes the phase wait for `bytes` bytes of bulk copies.
   __device__ void arrive_expect(unsigned bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
@@ -43,7 +51,34 @@ struct alignas(8) mbarrier {
     while (!try_wait(parity)) {
     }
   }
+  /// As `wait`, where blocks of the cluster arrive too.
+  __device__ void wait_for_cluster(unsigned parity) {
+    unsigned done = 0;
+    while (done == 0)
+      asm volatile(
+          "{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; "
+          "selp.u32 %0, 1, 0, p; }"
+          : "=r"(done)
+          : "r"(address()), "r"(parity)
+          : "memory");
+  }
 };
+
+/// Barrier of all threads of all blocks of a cluster; a block of its own where the launch has no clusters.
+__device__ inline void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/// Blocks of the calling block's cluster, and its number among them.
+__device__ inline unsigned cluster_blocks() {
+  unsigned n;
+  asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
+  return n;
+}
+__device__ inline unsigned cluster_rank() {
+  unsigned n;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(n));
+  return n;
+}
 
 /// Make initialised barriers visible to bulk copies; by the initialising thread, before the block barrier.
 __device__ inline void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }

@@ -71,5 +71,16 @@ __device__ void tma_load(void* smem, void const* map, mbarrier& arrived, Coord..
   }
 }
 
+/// As `tma_load` for a box of three modes, into the same place of every block in `blocks` (a bit each) of the cluster;
+/// each block's barrier at the place of `arrived` counts the bytes.
+__device__ inline void tma_load_multicast(void* smem, void const* map, mbarrier& arrived, unsigned short blocks, int x,
+                                          int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, "
+      "%5}], [%2], %6;" ::"r"(tma_impl::shared_address(static_cast<char const*>(smem))),
+      "l"(map), "r"(arrived.address()), "r"(x), "r"(y), "r"(z), "h"(blocks)
+      : "memory");
+}
+
 }  // namespace ops
 }  // namespace tilefoundry

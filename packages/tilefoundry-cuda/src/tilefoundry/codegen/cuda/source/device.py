@@ -71,6 +71,8 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
     meets = any(isinstance(stmt, TileSync) for stmt in inner_statements(function.body))
     params = ", ".join(_param(param, param.name in written, meets) for param in function.params)
     bounds = f"__launch_bounds__({threads}) " if threads else ""
+    if takes_dynamic_shared(function):
+        bounds = "TILEFOUNDRY_PAIRED_BLOCKS " + bounds
     with out.block(f'extern "C" __global__ void {bounds}{symbol_of(function.name)}({params}) {{'):
         narrow = _stores_narrow(function, written)
         DeviceEmitter(out, narrow=narrow, written=written).stmts(function.body)
