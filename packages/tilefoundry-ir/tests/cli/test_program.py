@@ -81,6 +81,32 @@ def test_show_prints_tree_weights_ops_and_extents(model: Path, capsys: pytest.Ca
     assert capsys.readouterr().out == GOLDEN
 
 
+KERNELS = """
+from tilefoundry.dsl import *
+N = DimVar("N", 1, 65)
+
+@module(entry="host")
+class Kernels:
+    @prim_func(topologies=(Topology("cta", 8), Topology("thread", 128)))
+    def product(x: Tensor[(N, 8), "bf16"], w: Tensor[(8, 16), "bf16"], y: Tensor[(N, 16), "bf16"]):
+        for i, j, total in T.contract(x, w):
+            y[i, j] = T.silu(total)
+
+    @prim_func
+    def host(x: Tensor[(N, 8), "bf16"], w: Tensor[(8, 16), "bf16"], y: Tensor[(N, 16), "bf16"]):
+        T.launch(product, x, w, y)
+"""
+
+
+@pytest.mark.spec("cli.show")
+def test_show_counts_tile_level_ops_of_kernels(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    assert main(["show", f"{tmp_path / 'kernels.py'}:Kernels"]) == 0
+    shown = capsys.readouterr().out
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["T.contract", "1"] in rows and ["T.launch", "1"] in rows and ["N", "1", "65"] in rows
+
+
 def test_show_reaches_children_and_functions(model: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["show", f"{model}:Net.layer2.run"]) == 0
     assert capsys.readouterr().out.startswith("run(x: f32[B, 8], *w: f32[8, 8]) -> f32[B, 8]\n")

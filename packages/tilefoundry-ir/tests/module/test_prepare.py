@@ -28,7 +28,10 @@ def raw():
 
 
 def read(folder):
-    with safe_open(str(folder / SHARD), framework="pt") as handle:
+    index = json.loads((folder / INDEX).read_text())
+    (shard,) = set(index["weight_map"].values())
+    with safe_open(str(folder / shard), framework="pt") as handle:
+        assert set(handle.keys()) == set(index["weight_map"])
         return {key: handle.get_tensor(key) for key in handle.keys()}  # noqa: SIM118  # a handle is no mapping
 
 
@@ -221,25 +224,55 @@ def test_parents_are_made_and_permissions_follow_the_umask(tmp_path):
     assert os.stat(tmp_path / "a" / "b" / "out").st_mode & 0o777 == 0o777 & ~mask
 
 
-def test_where_two_folders_cannot_be_exchanged(tmp_path, monkeypatch):
+@pytest.fixture
+def no_exchange(monkeypatch):
+    """A file system that cannot exchange two folders."""
     from tilefoundry.ir.core import publish
 
     monkeypatch.setattr(publish, "_exchange", lambda a, b: False)
-    for scale in (1.0, 3.0):
-        Converted.prepare(MemoryResource({**raw(), "scale": torch.tensor(scale)}), str(tmp_path / "out"))
-    assert read(tmp_path / "out")["scale"].item() == 3.0 and os.listdir(tmp_path) == ["out"]
+    return publish
+
+
+def with_scale(scale):
+    return MemoryResource({**raw(), "scale": torch.tensor(scale)})
+
+
+def test_where_two_folders_cannot_be_exchanged(tmp_path, no_exchange):
+    out = tmp_path / "out"
+    for scale in (1.0, 3.0, 4.0):
+        Converted.prepare(with_scale(scale), str(out))
+        assert read(out)["scale"].item() == scale
+        # One shard and its index, whatever the shard had to be called.
+        assert len(os.listdir(out)) == 2 and os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_move_that_fails_leaves_the_old_checkpoint(tmp_path, monkeypatch, no_exchange, step):
+    out = tmp_path / "out"
+    Converted.prepare(with_scale(3.0), str(out))
+    before = sorted(os.listdir(out))
     real, calls = os.rename, []
 
-    def second_fails(a, b):
+    def fails(a, b):
         calls.append(b)
-        if len(calls) == 2:
+        if len(calls) == step:
             raise OSError("no")
         real(a, b)
 
-    monkeypatch.setattr(publish.os, "rename", second_fails)
+    monkeypatch.setattr(no_exchange.os, "rename", fails)
     with pytest.raises(OSError, match="no"):
-        Converted.prepare(MemoryResource(raw()), str(tmp_path / "out"))
-    assert read(tmp_path / "out")["scale"].item() == 3.0
+        Converted.prepare(with_scale(5.0), str(out))
+    assert read(out)["scale"].item() == 3.0
+    assert sorted(os.listdir(out)) == before and os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("index", ["{", "[]", '{"weight_map": 3}', "[" * 100_000])
+def test_an_index_that_is_none_is_replaced(tmp_path, no_exchange, index):
+    out = tmp_path / "out"
+    Converted.prepare(with_scale(3.0), str(out))
+    (out / "model.safetensors.index.json").write_text(index)
+    Converted.prepare(with_scale(5.0), str(out))
+    assert read(out)["scale"].item() == 5.0 and len(os.listdir(out)) == 2
 
 
 @pytest.mark.spec("converter.once-per-weight")

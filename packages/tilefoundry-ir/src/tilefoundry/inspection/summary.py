@@ -10,7 +10,16 @@ from tilefoundry.inspection.groups import child_groups, child_runs
 from tilefoundry.ir.core.expr import Bind, Call, For, FunctionCall
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.types import TensorType
+from tilefoundry.ir.tir import (
+    Allocate,
+    Evaluate,
+    Launch,
+    PrimFunction,
+    TileAttention,
+    TileContraction,
+    walk_tir,
+)
+from tilefoundry.ir.types import TensorType, type_dim_vars
 
 __all__ = ["WEIGHT_COLUMNS", "every_module", "op_counts", "signature", "summary", "table", "weight_rows"]
 
@@ -105,7 +114,26 @@ def op_counts(node: Any) -> Counter[str]:
         if isinstance(function, Function):
             for part in (function, *(v.function for v in function.variants)):
                 counts.update(_uses(part))
+        else:
+            counts.update(_tile_uses(function))
     return counts
+
+
+def _tile_uses(function: PrimFunction) -> Iterator[str]:
+    """Tile-level ops, products and launches; scalars between them do not count."""
+    for stmt in walk_tir(function.body):
+        if isinstance(stmt, Evaluate):
+            yield f"T.{stmt.op}"
+        elif type(stmt) in _TILE_NAMES:
+            yield _TILE_NAMES[type(stmt)]
+
+
+_TILE_NAMES = {
+    TileContraction: "T.contract",
+    TileAttention: "T.attention",
+    Launch: "T.launch",
+    Allocate: "T.alloc_tensor",
+}
 
 
 def _uses(function: Function) -> Iterator[str]:
@@ -120,7 +148,7 @@ def _uses(function: Function) -> Iterator[str]:
 
 def _dims(node: Any) -> list[tuple[str, str, str]]:
     functions = [f for m in every_module(node) for f in m.functions] if isinstance(node, Module) else [node]
-    found = {var: None for f in functions if isinstance(f, Function) for var in f.dim_vars()}
+    found = {var: None for f in functions for p in f.params for var in type_dim_vars(p.type)}
     return sorted((var.name, str(var.lo), str(var.hi)) for var in found)
 
 

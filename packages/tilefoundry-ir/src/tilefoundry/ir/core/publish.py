@@ -1,15 +1,23 @@
-"""Put a finished folder in another's place in one step: a killed run leaves the old one or the new one."""
+"""Put a finished checkpoint in another's place in one step: a killed run leaves the old one or the new one.
+
+Where the file system can exchange two folders, that is the step. Elsewhere the new shard moves in beside the old
+one under another name, and renaming the index over the old index is.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
+
+from tilefoundry.ir.core.shard_file import INDEX_NAME, SHARD_NAME
 
 __all__ = ["check_destination", "staged_folder"]
 
@@ -56,8 +64,7 @@ def _refuse_overlap(target: str, raw: str) -> None:
 def staged_folder(target: str) -> Iterator[str]:
     """A new folder beside ``target`` that takes its place when the block ends, and is removed when it fails.
 
-    The files written inside must be flushed to disk by the caller. Where the file system cannot exchange two
-    folders in one step, the old folder is moved aside first and moved back should the second move fail.
+    The files written inside, a shard and its index, must be flushed to disk by the caller.
     """
     parent = os.path.dirname(target)
     os.makedirs(parent, exist_ok=True)
@@ -77,16 +84,55 @@ def _take_place(stage: str, target: str) -> None:
     if not os.path.isdir(target):
         os.rename(stage, target)
         return
-    if _exchange(stage, target):
-        return
-    aside = stage + ".old"
-    os.rename(target, aside)
+    if not _exchange(stage, target):
+        _move_in(stage, target)
+
+
+def _move_in(stage: str, target: str) -> None:
+    """Replace the checkpoint in ``target`` file by file; until the index is renamed, the old one is what is read."""
+    old = os.listdir(target)
+    used = _shards_in_use(target, old)
+    name = next(name for name in _shard_names() if name not in used)
+    if name != SHARD_NAME:
+        _rename_in_index(os.path.join(stage, INDEX_NAME), name)
+    moved = os.path.join(target, name)
     try:
-        os.rename(stage, target)
+        os.rename(os.path.join(stage, SHARD_NAME), moved)
+        _sync_folder(target)
+        os.rename(os.path.join(stage, INDEX_NAME), os.path.join(target, INDEX_NAME))
     except BaseException:
-        os.rename(aside, target)
+        with suppress(OSError):
+            os.unlink(moved)
         raise
-    shutil.rmtree(aside, ignore_errors=True)
+    _sync_folder(target)
+    for left in old:
+        if left not in (name, INDEX_NAME):
+            os.unlink(os.path.join(target, left))
+
+
+def _shard_names() -> Iterator[str]:
+    return (SHARD_NAME.replace("00001", f"{n:05}") for n in count(1))
+
+
+def _shards_in_use(folder: str, names: list[str]) -> set[str]:
+    """What readers of ``folder`` open; every file where its index is none."""
+    if INDEX_NAME not in names:
+        return set(names)
+    try:
+        with open(os.path.join(folder, INDEX_NAME), encoding="utf-8") as file:
+            return set(json.load(file)["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return set(names)
+
+
+def _rename_in_index(path: str, shard: str) -> None:
+    with open(path, encoding="utf-8") as file:
+        index = json.load(file)
+    index["weight_map"] = dict.fromkeys(index["weight_map"], shard)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(index, file, indent=2)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _exchange(first: str, second: str) -> bool:

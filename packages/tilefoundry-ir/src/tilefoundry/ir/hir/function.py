@@ -126,7 +126,9 @@ class Function:
             names = ", ".join(const) or "none"
             raise ValueError(f"{self.name} has no weight {weight!r} to convert; its weights: {names}")
         if weight in self._converters:
-            raise ValueError(f"{self.name}: the weight {weight!r} already has a converter")
+            raise ValueError(
+                f"{self.name}: the weight {weight!r} already has a converter; keep one of the two"
+            )
         declared = const[weight].type
         if not declared.same_value_type(converter.result):
             raise ValueError(

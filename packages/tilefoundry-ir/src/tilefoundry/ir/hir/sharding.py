@@ -40,9 +40,10 @@ def _normalize_reshard(types: tuple[Type, ...], attrs: Mapping[str, Any]) -> dic
     x = require_tensor("reshard", "x", types[0])
     storage = x.storage if attrs["storage"] is None else attrs["storage"]
     if attrs["layout"] is None:
+        comma = "," if x.rank == 1 else ""
         change = f" from {x.storage} to {storage}" if storage is not x.storage else ""
         raise TypeRuleError(
-            f"tf.reshard: x is {x}; moving it{change} needs layout=, such as ({_extents(x)},)"
+            f"tf.reshard: x is {x}; moving it{change} needs layout=, such as ({_extents(x)}{comma})"
         )
     try:
         layout = layout_from_sugar(_global_shape(x, attrs["layout"]), attrs["layout"])
