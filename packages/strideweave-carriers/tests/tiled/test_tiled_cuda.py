@@ -25,14 +25,16 @@ def choose(*experts):
     return TileSelection([experts, [0], [0]])
 
 
-def make(kind="pinned", layout=TiledEvictable.row_major_layout, tile=TILE, dtype=sw.BFloat16, **options):
-    size = 8 * tile[1] * tile[2]
+def make(
+    kind="pinned", layout=TiledEvictable.row_major_layout, tile=TILE, dtype=sw.BFloat16, grid=GRID, **options
+):
+    size = grid[0] * tile[1] * tile[2]
     secondary = sw.CPU(size, dtype=dtype, pinned=True) if kind == "pinned" else sw.CPU(size, dtype=dtype)
     values = torch.randn(size).to(dtype.torch())
     secondary.flat().copy_(values)
-    carrier = TiledEvictable(sw.CUDA(0, dtype=dtype), secondary, GRID, tile, **options)
+    carrier = TiledEvictable(sw.CUDA(0, dtype=dtype), secondary, grid, tile, **options)
     tensor = carrier.full_tensor(layout(carrier))
-    full = values.as_strided((8, tile[1], tile[2]), [_flat(s) for s in tensor.layout.stride])
+    full = values.as_strided((grid[0], tile[1], tile[2]), [_flat(s) for s in tensor.layout.stride])
     return carrier, tensor, full
 
 
@@ -288,3 +290,37 @@ def test_release_and_reuse_of_device_memory():
     del carrier, tensor
     torch.cuda.synchronize()
     assert torch.cuda.memory_allocated() <= before + (1 << 20)
+
+
+@pytest.mark.spec("C33")
+@pytest.mark.parametrize("exhausted", [False, True])
+def test_pageable_tiles_are_page_locked_as_they_are_used(exhausted, monkeypatch):
+    """Oracle: values, twice, by way of the ring where nothing more can be locked; the driver forgets at release."""
+    from strideweave.movement import pinning
+
+    if exhausted:
+        monkeypatch.setattr(pinning, "_lock_pages", lambda address, nbytes: False)
+    carrier, tensor, full = make("pageable", tile=(1, 1024, 768), primary_capacity=4)
+    secondary = carrier._core.home.carrier
+    wanted = [5, 0, 7]
+    for _ in range(3):
+        assert torch.equal(host(carrier.project(tensor, choose(*wanted), order="tile").wait()), full[wanted])
+        carrier.evict(tiles(*wanted))
+    assert bool(secondary.pinning._locked) is not exhausted
+    piece = torch.randn(2, 1024, 768).bfloat16().cuda()
+    carrier.update(choose(3, 6), sw.from_torch(piece)).wait()
+    carrier.evict(tiles(3, 6))
+    found = host(carrier.project(carrier.full_tensor(), choose(3, 6)).wait())
+    assert torch.equal(found, piece.cpu())
+    torch.zeros(4, device="cuda").add_(1)
+    carrier.release()
+    assert secondary.pinning is None
+
+
+def test_small_scattered_tiles_travel_together():
+    carrier, tensor, full = make("pinned", tile=(1, 16, 24), grid=(64, 1, 1))
+    wanted = list(range(0, 64, 2))
+    carrier.promote(tiles(*wanted))
+    assert torch.equal(host(carrier.project(tensor, choose(*wanted), order="tile").wait()), full[wanted])
+    odd = list(range(63, 0, -2))
+    assert torch.equal(host(carrier.project(tensor, choose(*odd)).wait()), full[odd])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..dtypes import DType
+from ..movement.pinning import Pinning
 from . import hostmemory
 from .arguments import as_count, default_dtype
 from .base import Carrier, sealed
@@ -43,6 +44,20 @@ class CPU(TorchStorage):
     _pinned_flat: object = None
     _pinned = False
 
+    pinning: Pinning | None = None
+    """What page-locks the memory as devices come to use it, where ``pin_lazily`` was called."""
+
+    def pin_lazily(self) -> None:
+        """Page-lock the memory chunk by chunk when a device's copy first touches it, until it is given back."""
+        if self.pinning is None and self._flat.numel() and not self.is_pinned():
+            self.pinning = Pinning(self._flat)
+
+    def free_storage(self) -> None:
+        if self.pinning is not None:
+            self.pinning.undo()
+            self.pinning = None
+        super().free_storage()
+
     def is_pinned(self) -> bool:
         """Whether the memory is page-locked."""
         if self._pinned_flat is not self._flat:
@@ -51,7 +66,9 @@ class CPU(TorchStorage):
         return self._pinned
 
     def adopt_storage(self, fresh: Carrier) -> bool:
-        if not isinstance(fresh, CPU) or self._shared or self.is_pinned() or fresh.size() != self.size():
+        if not isinstance(fresh, CPU) or self._shared or fresh.size() != self.size():
+            return False
+        if self.is_pinned() or self.pinning is not None:
             return False
         self._set_flat(fresh._flat)
         return True

@@ -61,10 +61,12 @@ class ToDevice(Submitted):
         self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
     ) -> Completion[None]:
         """See ``Transfer.submit``."""
-        if isinstance(source, CPU) and source.is_pinned() and not better_gathered(runs):
-            return _pinned(source, target, runs, _device(target), "h2d")
+        if not better_gathered(runs):
+            straight = _straight(source, runs, 0)
+            if straight is not None:
+                return _pinned(source, target, straight, _device(target), "h2d")
         on = _begin(_device(target), "h2d")
-        return _on_worker(lambda: fill(source, target, tuple(runs), on), on, (source, target), priority)
+        return _on_worker(lambda: _to_device(source, target, tuple(runs), on), on, (source, target), priority)
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         """See ``Transfer.perform``."""
@@ -84,10 +86,13 @@ class FromDevice(Submitted):
         self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
     ) -> Completion[None]:
         """See ``Transfer.submit``."""
-        if isinstance(target, CPU) and target.is_pinned():
-            return _pinned(source, target, runs, _device(source), "d2h")
+        straight = _straight(target, runs, 1)
+        if straight is not None:
+            return _pinned(source, target, straight, _device(source), "d2h")
         on = _begin(_device(source), "d2h")
-        return _on_worker(lambda: drain(source, target, tuple(runs), on), on, (source, target), priority)
+        return _on_worker(
+            lambda: _from_device(source, target, tuple(runs), on), on, (source, target), priority
+        )
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         """See ``Transfer.perform``."""
@@ -96,6 +101,47 @@ class FromDevice(Submitted):
         else:
             on = _begin(_device(source), "d2h")
             drain(source, target, tuple(runs), on)
+
+
+def _straight(host: Carrier, runs: Sequence[Run], end: int) -> Sequence[Run] | None:
+    """The runs as the device can copy them without help; None where the host's memory is not page-locked."""
+    if not isinstance(host, CPU):
+        return None
+    if host.is_pinned():
+        return runs
+    pinning = host.pinning
+    return pinning.cut(runs, end) if pinning is not None and pinning.holds(runs, end) else None
+
+
+def _locked(host: Carrier, runs: Sequence[Run], end: int, on: Lane) -> Sequence[Run] | None:
+    """``_straight``, after page-locking what the runs touch where the carrier is meant for that; on a worker."""
+    if not isinstance(host, CPU) or host.pinning is None or better_gathered(runs):
+        return None
+    # Any call of the runtime makes the device's context this thread's.
+    on.stream.query()
+    return host.pinning.cut(runs, end) if host.pinning.make(runs, end) else None
+
+
+def _to_device(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
+    import torch
+
+    with beside_captures(), torch.cuda.device(on.device):
+        straight = _locked(source, runs, 0, on)
+        if straight is not None:
+            _enqueue(source, target, straight, on)
+            return
+    fill(source, target, runs, on)
+
+
+def _from_device(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
+    import torch
+
+    with beside_captures(), torch.cuda.device(on.device):
+        straight = _locked(target, runs, 1, on)
+        if straight is not None:
+            _enqueue(source, target, straight, on)
+            return
+    drain(source, target, runs, on)
 
 
 class BetweenDevices(Submitted):
@@ -139,7 +185,6 @@ def _pinned(
 def _block(source: Carrier, target: Carrier, runs: Sequence[Run], device: int) -> None:
     # A caller that waits anyway gains nothing from a stream of its own or from the reaper, and both cost more
     # than a small copy.
-
     seam.enter("submit")
     _refuse_capture()
     stream = current_stream(device)
@@ -152,7 +197,6 @@ def _block(source: Carrier, target: Carrier, runs: Sequence[Run], device: int) -
 def _enqueue(
     source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane
 ) -> tuple[torch.Tensor, torch.Tensor]:
-
     with plain_torch(), queued_on(on.stream), NothingLeft(on.stream):
         return _copy_runs(source, target, runs)
 

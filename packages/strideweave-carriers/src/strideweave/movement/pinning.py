@@ -1,0 +1,153 @@
+"""Page-locking host memory where it lies, piece by piece, so that devices copy from and to it at full speed.
+
+For memory that tiles are copied from again and again. A chunk is registered by the worker whose copy first touches it,
+which takes a little longer than that copy; afterwards copies go straight. Where the system gives no more page-locked
+memory the chunk stays as it is and its copies pass through the staging buffers.
+
+The driver is asked rather than the runtime: a refusal by the runtime would come up again as the error of whatever is
+launched next.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from .. import forks
+from .transfer import Run
+
+if TYPE_CHECKING:
+    import torch
+
+CHUNK = 64 << 20
+"""Bytes that are registered at once."""
+
+PAGE = 4096
+PORTABLE = 1
+"""The driver's flag for memory that is page-locked for every context."""
+
+
+@cache
+def _driver() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+
+
+def _lock_pages(address: int, nbytes: int) -> bool:
+    driver = _driver()
+    if driver is None:
+        return False
+    return driver.cuMemHostRegister_v2(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), PORTABLE) == 0
+
+
+def _unlock_pages(address: int) -> None:
+    driver = _driver()
+    if driver is not None:
+        driver.cuMemHostUnregister(ctypes.c_void_p(address))
+
+
+_ended: deque[tuple[torch.Tensor, list[int]]] = deque()
+"""Memory whose carrier is gone, kept until its pages are unlocked. Finalisers fill it: they may not call a driver."""
+
+
+class Pinning:
+    """Which chunks of one piece of host memory are page-locked. Safe from any thread."""
+
+    def __init__(self, flat: torch.Tensor) -> None:
+        self._start = flat.data_ptr()
+        self._base = self._start // PAGE * PAGE
+        self._end = -(-(self._start + flat.numel() * flat.element_size()) // PAGE) * PAGE
+        self._known: dict[int, bool] = {}
+        self._lock = threading.Lock()
+        self._locked: list[int] = []
+        self._finalizer = weakref.finalize(self, _ended.append, (flat, self._locked))
+        # At exit the context goes first; the hook below has unlocked everything by then.
+        self._finalizer.atexit = False
+        self._born = forks.generation
+        _living.add(self)
+
+    def cut(self, runs: Sequence[Run], end: int) -> list[Run]:
+        """The runs, cut at chunks, since no copy may reach over two; ``end`` is 0 for sources and 1 for targets."""
+        cut: list[Run] = []
+        for run in runs:
+            done = 0
+            while done < run.nbytes:
+                at = self._start + run[end] + done - self._base
+                length = min(run.nbytes - done, CHUNK - at % CHUNK)
+                cut.append(Run(run.source + done, run.target + done, length))
+                done += length
+        return cut
+
+    def holds(self, runs: Sequence[Run], end: int) -> bool:
+        """Whether everything that ``runs`` touch is page-locked."""
+        return all(self._known.get(chunk) for chunk in self._chunks(runs, end))
+
+    def make(self, runs: Sequence[Run], end: int) -> bool:
+        """Lock what ``runs`` touch; whether all of it is locked. A context is current."""
+        drain()
+        return all(self._lock_chunk(chunk) for chunk in sorted(set(self._chunks(runs, end))))
+
+    def _chunks(self, runs: Sequence[Run], end: int) -> Iterator[int]:
+        for run in runs:
+            first = (self._start + run[end] - self._base) // CHUNK
+            last = (self._start + run[end] + run.nbytes - 1 - self._base) // CHUNK
+            yield from range(first, last + 1)
+
+    def _lock_chunk(self, chunk: int) -> bool:
+        with self._lock:
+            if chunk not in self._known:
+                address = self._base + chunk * CHUNK
+                self._known[chunk] = _lock_pages(address, min(CHUNK, self._end - address))
+                if self._known[chunk]:
+                    self._locked.append(address)
+            return self._known[chunk]
+
+    def undo(self) -> None:
+        """Unlock everything; no copy is under way."""
+        if self._born != forks.generation:
+            return
+        with self._lock:
+            self._known.clear()
+            while self._locked:
+                _unlock_pages(self._locked.pop())
+
+
+_living: weakref.WeakSet[Pinning] = weakref.WeakSet()
+
+
+def drain() -> None:
+    """Unlock what belongs to carriers that are gone."""
+    while _ended:
+        try:
+            _, addresses = _ended.popleft()
+        except IndexError:
+            return
+        while addresses:
+            _unlock_pages(addresses.pop())
+
+
+def _at_exit() -> None:
+    for pinning in tuple(_living):
+        pinning.undo()
+    drain()
+
+
+atexit.register(_at_exit)
+
+
+def _after_fork() -> None:
+    """What the parent has locked is its own to unlock, and the child cannot use the driver."""
+    _living.clear()
+    _ended.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,90 @@
+"""Page-locking in place. Oracle: the addresses that a stand-in for the driver was told to lock and unlock."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+
+import strideweave as sw
+from strideweave.movement import pinning
+from strideweave.movement.pinning import PAGE, Pinning
+from strideweave.movement.transfer import Run
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """Locked ranges by address; ``limit`` bytes at most."""
+
+    class Driver(dict):
+        limit = 1 << 40
+
+    locked = Driver()
+
+    def lock(address, nbytes):
+        assert address % PAGE == 0 and nbytes % PAGE == 0
+        assert not any(a < address + nbytes and address < a + n for a, n in locked.items())
+        if sum(locked.values()) + nbytes > locked.limit:
+            return False
+        locked[address] = nbytes
+        return True
+
+    monkeypatch.setattr(pinning, "_lock_pages", lock)
+    monkeypatch.setattr(pinning, "_unlock_pages", locked.pop)
+    monkeypatch.setattr(pinning, "CHUNK", 4 * PAGE)
+    return locked
+
+
+def within(locked, start, nbytes):
+    return any(a <= start and start + nbytes <= a + n for a, n in locked.items())
+
+
+@pytest.mark.parametrize("end", [0, 1])
+@pytest.mark.parametrize("shift", [0, 64, 4095])
+def test_runs_are_cut_so_that_each_lies_in_one_locked_chunk(driver, end, shift):
+    flat = torch.zeros(64 * PAGE, dtype=torch.uint8)[shift:]
+    mine = Pinning(flat)
+    runs = [Run(5, 9, 100), Run(1000, 2000, 11 * PAGE + 3), Run(40 * PAGE, 41 * PAGE, 1)]
+    assert not mine.holds(runs, end) and mine.make(runs, end) and mine.holds(runs, end)
+    cut = mine.cut(runs, end)
+    assert all(within(driver, flat.data_ptr() + run[end], run.nbytes) for run in cut)
+    for run in runs:
+        pieces = [c for c in cut if run.source <= c.source < run.source + run.nbytes]
+        assert sum(c.nbytes for c in pieces) == run.nbytes
+        assert all(c.source - run.source == c.target - run.target for c in pieces)
+    mine.undo()
+    assert not driver and not mine.holds(runs, end)
+
+
+def test_exhausted_memory_is_asked_for_once(driver):
+    driver.limit = 8 * PAGE
+    flat = torch.zeros(64 * PAGE, dtype=torch.uint8)
+    mine = Pinning(flat)
+    assert mine.make([Run(0, 0, PAGE)], 0)
+    assert not mine.make([Run(0, 0, 30 * PAGE)], 0)
+    driver.limit = 1 << 40
+    assert not mine.make([Run(0, 0, 30 * PAGE)], 0), "a refused chunk is not asked for again"
+    assert mine.holds([Run(0, 0, PAGE)], 0)
+    mine.undo()
+    assert not driver
+
+
+def test_memory_outlives_its_carrier_until_it_is_unlocked(driver):
+    carrier = sw.CPU(64 * PAGE, dtype=sw.UInt8)
+    carrier.pin_lazily()
+    assert carrier.pinning.make([Run(0, 0, 64 * PAGE)], 0)
+    assert sum(driver.values()) >= 64 * PAGE
+    del carrier
+    gc.collect()
+    assert driver and pinning._ended, "a finaliser calls no driver"
+    pinning.drain()
+    assert not driver and not pinning._ended
+
+
+def test_release_unlocks(driver):
+    carrier = sw.CPU(64 * PAGE, dtype=sw.UInt8)
+    carrier.pin_lazily()
+    carrier.pinning.make([Run(0, 0, 1)], 1)
+    carrier.release()
+    assert not driver and carrier.pinning is None
