@@ -208,6 +208,34 @@ def promotion() -> list[Row]:
     return rows
 
 
+def pageable() -> list[Row]:
+    """The same from memory that nobody page-locked: the first time, and again."""
+    size, codes = 128 << 20, range(64)
+    secondary = sw.CPU(size, dtype=sw.BFloat16, empty=True)
+    secondary.flat().view(torch.int16).random_(-(1 << 14), 1 << 14)
+    carrier = TiledEvictable(
+        sw.CUDA(0, dtype=sw.BFloat16), secondary, (64, 1, 1), (1, 1024, COLUMNS), primary_capacity=64
+    )
+    source = flat_values(secondary).pin_memory()
+    target = torch.empty_like(source, device="cuda")
+
+    def floor() -> float:
+        return timed(lambda: (target.copy_(source, non_blocking=True), torch.cuda.synchronize()))
+
+    def ours() -> float:
+        carrier.evict(tiles(codes))
+        return timed(lambda: carrier.promote(tiles(codes)))
+
+    floor()
+    first = ours()
+    mine, theirs = in_turns(ours, floor, 7)
+    gigabytes = size * 2 / 1e9
+    return [
+        Row(f"promotion from pageable memory, {when}", gigabytes / t, gigabytes / theirs, "GB/s", None, True)
+        for when, t in (("first time", first), ("again", mine))
+    ]
+
+
 def resident() -> list[Row]:
     """All-resident projection against index_select, and against index_select and the permuting copy."""
     carrier, tensor = weights("primary")
@@ -337,6 +365,7 @@ SECTIONS: dict[str, tuple[Callable[[], list[Row]], bool]] = {
     "overhead": (overhead, False),
     "memory": (memory, True),
     "promotion": (promotion, True),
+    "pageable": (pageable, True),
     "resident": (resident, True),
     "overlap": (overlap, True),
     "scatter": (scatter_add, True),
