@@ -18,6 +18,10 @@
 #define TILEFOUNDRY_VECTORIZE
 #endif
 
+/// Stands behind the parameters of a body that is handed to `parallel_for`: it becomes part of the one function that
+/// runs a chunk.
+#define TILEFOUNDRY_CHUNK __attribute__((always_inline))
+
 /// Scalar operations that one thread must have before it is worth waking.
 #ifndef TILEFOUNDRY_WORK_THRESHOLD
 #define TILEFOUNDRY_WORK_THRESHOLD 32768
@@ -53,6 +57,17 @@ inline int threads_for(index_t items, index_t cost) {
   return threads < 1 ? 1 : static_cast<int>(threads);
 }
 
+namespace detail {
+
+/// One chunk, with a copy of what `body` captured: read through a reference, captures would be loaded again in every
+/// turn of the loops inside, which then do not vectorise. Out of line, so that it is compiled once.
+template <class Body>
+[[gnu::noinline]] void run_chunk(Body const body, index_t begin, index_t end) {
+  body(begin, end);
+}
+
+}  // namespace detail
+
 /// Call `body(begin, end)` on disjoint chunks that cover [0, items).
 /// \param cost scalar operations per item; below the work threshold the caller's thread does it all.
 /// The chunk boundaries depend on the thread count, so a body must not carry values from item to item.
@@ -61,7 +76,7 @@ void parallel_for(index_t items, index_t cost, Body const& body) {
   if (items <= 0) return;
   const int threads = threads_for(items, cost);
   if (threads == 1) {
-    body(index_t{0}, items);
+    detail::run_chunk(body, index_t{0}, items);
     return;
   }
 #ifdef _OPENMP
@@ -72,7 +87,7 @@ void parallel_for(index_t items, index_t cost, Body const& body) {
     const index_t chunk = items / count, extra = items % count;
     const index_t begin = rank * chunk + (rank < extra ? rank : extra);
     const index_t end = begin + chunk + (rank < extra ? 1 : 0);
-    if (begin < end) body(begin, end);
+    if (begin < end) detail::run_chunk(body, begin, end);
   }
 #endif
 }

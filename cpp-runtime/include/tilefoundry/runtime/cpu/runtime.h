@@ -14,6 +14,7 @@
 #include <tilefoundry/runtime/cpu/index_update.h>
 #include <tilefoundry/runtime/cpu/matmul.h>
 #include <tilefoundry/runtime/cpu/norm.h>
+#include <tilefoundry/runtime/cpu/order.h>
 #include <tilefoundry/runtime/cpu/parallel.h>
 #include <tilefoundry/runtime/cpu/reduce.h>
 #include <tilefoundry/runtime/cpu/rope.h>

@@ -7,7 +7,7 @@ namespace kernels {
 
 void kernel_k0_reduce(const f32* const x, f32* const output, const index_t M, const index_t N) {
   // v0 = tf.reduce(x, axes=(0), keepdim=False, kind=mean): f32[M]
-  parallel_for(((M + 255) / 256), N * 256, [=](index_t begin, index_t end) {
+  parallel_for(((M + 255) / 256), N * 256, [=](index_t begin, index_t end) TILEFOUNDRY_CHUNK {
     for (index_t item = begin; item < end; ++item) {
       const index_t stop = (item * 256 + 256) < M ? (item * 256 + 256) : M;
       alignas(64) f32 v0_columns[256];

@@ -9,7 +9,7 @@ void kernel_k0_silu_mul(const bf16* const g, const bf16* const u, bf16* const ou
     const index_t N) {
   // v0 = tf.silu(g): bf16[N, M]
   // v1 = tf.mul(v0, u): bf16[N, M]
-  parallel_for(M * N, 16, [=](index_t begin, index_t end) {
+  parallel_for(M * N, 16, [=](index_t begin, index_t end) TILEFOUNDRY_CHUNK {
 #pragma omp simd
     for (index_t j = begin; j < end; ++j) {
       const f32 g_at = widen(g[j]);

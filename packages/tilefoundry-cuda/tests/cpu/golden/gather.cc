@@ -10,7 +10,7 @@ void kernel_k0_index_select_add(const f32* const table, const i64* const ids, co
   // v0 = tf.index_select(table, ids, dim=0): f32[N, M, 16]
   // v1 = tf.add(v0, position): f32[N, M, 16]
   IndexFault fault;
-  parallel_for(M * N, 32, [=, &fault](index_t begin, index_t end) {
+  parallel_for(M * N, 32, [=, &fault](index_t begin, index_t end) TILEFOUNDRY_CHUNK {
     for (index_t item = begin; item < end; ++item) {
       const index_t i = item % M;
       const index_t i_2 = item / M;

@@ -23,15 +23,15 @@ void kernel_k0_matmul_reduce_exp(const f32* const x, f32* const v4, const index_
     f32* const weight_row = weight_row_memory_;
     for (index_t i_3 = row_begin; i_3 < row_end; ++i_3) {
       f32 row_max_total = -std::numeric_limits<f32>::infinity();
-      int row_max_total_nan_ = 0;
-#pragma omp simd reduction(max : row_max_total) reduction(| : row_max_total_nan_)
+      auto row_max_total_key_ = key_for_max(row_max_total);
+#pragma omp simd reduction(max : row_max_total_key_)
       for (index_t j = column_begin; j < column_end; ++j) {
         const f32 v3 = v3_block[i_3 * pitch - pitch * row_begin - column_begin + j];
-        const f32 row_max_total_next_ = v3;
-        row_max_total = row_max_total_next_ > row_max_total ? row_max_total_next_ : row_max_total;
-        row_max_total_nan_ |= row_max_total_next_ != row_max_total_next_;
+        const auto row_max_total_next_ = key_for_max(v3);
+        row_max_total_key_ = row_max_total_next_ > row_max_total_key_ ? row_max_total_next_ :
+            row_max_total_key_;
       }
-      if (row_max_total_nan_) row_max_total = std::numeric_limits<f32>::quiet_NaN();
+      row_max_total = from_key(row_max_total_key_);
       f32 row_sum_total = 0.0f;
 #pragma omp simd reduction(+ : row_sum_total)
       for (index_t j_2 = column_begin; j_2 < column_end; ++j_2) {

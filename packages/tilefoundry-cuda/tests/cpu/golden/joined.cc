@@ -7,7 +7,7 @@ namespace kernels {
 
 void kernel_k0_neg(const f32* const y, f32* const v0, const index_t N) {
   // v0 = tf.neg(y): f32[N, 5]
-  parallel_for(N * 5, 1, [=](index_t begin, index_t end) {
+  parallel_for(N * 5, 1, [=](index_t begin, index_t end) TILEFOUNDRY_CHUNK {
 #pragma omp simd
     for (index_t j = begin; j < end; ++j) {
       const f32 y_at = y[j];

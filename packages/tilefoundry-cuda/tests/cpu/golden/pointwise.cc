@@ -10,7 +10,7 @@ void kernel_k0_exp_mul_add(const f32* const x, const f32* const y, f32* const ou
   // v0 = tf.add(x, y): f32[N, M]
   // v1 = tf.exp(v0): f32[N, M]
   // v2 = tf.mul(v1, 0.5): f32[N, M]
-  parallel_for(N * ((M + 4095) / 4096), 40960, [=](index_t begin, index_t end) {
+  parallel_for(N * ((M + 4095) / 4096), 40960, [=](index_t begin, index_t end) TILEFOUNDRY_CHUNK {
     for (index_t item = begin; item < end; ++item) {
       const index_t i = item % (((M + 4095) / 4096));
       const index_t i_2 = item / (((M + 4095) / 4096));

@@ -16,7 +16,7 @@ void kernel_k0_square_reduce_rsqrt(const bf16* const x, const bf16* const w, bf1
   // row = tf.mul(wide, scale): f32[N, 256]
   // row_2 = tf.mul(row, wide_2): f32[N, 256]
   // v0 = tf.cast(row_2, dtype=bf16): bf16[N, 256]
-  parallel_for(N, 3584, [=](index_t begin, index_t end) {
+  parallel_for(N, 3584, [=](index_t begin, index_t end) TILEFOUNDRY_CHUNK {
     for (index_t item = begin; item < end; ++item) {
       f32 mean_square_total = 0.0f;
 #pragma omp simd reduction(+ : mean_square_total)

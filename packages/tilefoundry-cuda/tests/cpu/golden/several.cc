@@ -7,7 +7,7 @@ namespace kernels {
 
 void kernel_k0_reduce(const i32* const x, i32* const output0, const index_t M, const index_t N) {
   // v0 = tf.reduce(x, axes=(1), keepdim=True, kind=sum): i32[N, 1]
-  parallel_for(N, M, [=](index_t begin, index_t end) {
+  parallel_for(N, M, [=](index_t begin, index_t end) TILEFOUNDRY_CHUNK {
     for (index_t item = begin; item < end; ++item) {
       i64 v0_total = INT64_C(0);
 #pragma omp simd reduction(+ : v0_total)
@@ -23,7 +23,7 @@ void kernel_k0_reduce(const i32* const x, i32* const output0, const index_t M, c
 
 void kernel_k1_reduce(const i32* const x, i32* const output1, const index_t M, const index_t N) {
   // v1 = tf.reduce(x, axes=(1), keepdim=True, kind=max): i32[N, 1]
-  parallel_for(N, M, [=](index_t begin, index_t end) {
+  parallel_for(N, M, [=](index_t begin, index_t end) TILEFOUNDRY_CHUNK {
     for (index_t item = begin; item < end; ++item) {
       i64 v1_total = INT64_MIN;
 #pragma omp simd reduction(max : v1_total)
@@ -40,7 +40,7 @@ void kernel_k1_reduce(const i32* const x, i32* const output1, const index_t M, c
 
 void kernel_k2_neg(const i32* const x, i32* const output2, const index_t M, const index_t N) {
   // v2 = tf.neg(x): i32[N, M]
-  parallel_for(M * N, 1, [=](index_t begin, index_t end) {
+  parallel_for(M * N, 1, [=](index_t begin, index_t end) TILEFOUNDRY_CHUNK {
 #pragma omp simd
     for (index_t j = begin; j < end; ++j) {
       const i32 x_at = x[j];

@@ -11,20 +11,20 @@ void kernel_k0_reduce_exp_sub(const f32* const x, f32* const output, const index
   // weight = tf.exp(shifted): f32[N, M]
   // row_sum = tf.reduce(weight, axes=(1), keepdim=True, kind=sum): f32[N, 1]
   // v0 = tf.div(weight, row_sum): f32[N, M]
-  parallel_for(N, M * 15, [=](index_t begin, index_t end) {
+  parallel_for(N, M * 15, [=](index_t begin, index_t end) TILEFOUNDRY_CHUNK {
     const Scratch<f32> weight_row_memory_(M);
     f32* const weight_row = weight_row_memory_;
     for (index_t item = begin; item < end; ++item) {
       f32 row_max_total = -std::numeric_limits<f32>::infinity();
-      int row_max_total_nan_ = 0;
-#pragma omp simd reduction(max : row_max_total) reduction(| : row_max_total_nan_)
+      auto row_max_total_key_ = key_for_max(row_max_total);
+#pragma omp simd reduction(max : row_max_total_key_)
       for (index_t j = 0; j < M; ++j) {
         const f32 x_at = x[M * item + j];
-        const f32 row_max_total_next_ = x_at;
-        row_max_total = row_max_total_next_ > row_max_total ? row_max_total_next_ : row_max_total;
-        row_max_total_nan_ |= row_max_total_next_ != row_max_total_next_;
+        const auto row_max_total_next_ = key_for_max(x_at);
+        row_max_total_key_ = row_max_total_next_ > row_max_total_key_ ? row_max_total_next_ :
+            row_max_total_key_;
       }
-      if (row_max_total_nan_) row_max_total = std::numeric_limits<f32>::quiet_NaN();
+      row_max_total = from_key(row_max_total_key_);
       f32 row_sum_total = 0.0f;
 #pragma omp simd reduction(+ : row_sum_total)
       for (index_t j_2 = 0; j_2 < M; ++j_2) {

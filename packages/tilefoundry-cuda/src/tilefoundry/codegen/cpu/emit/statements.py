@@ -81,14 +81,16 @@ class StatementEmitter:
         if stmt.kind in (ReduceKind.SUM, ReduceKind.MEAN):
             self.out.line(f"{target} += {value};")
             return
-        fresh = f"{target}_next_"
         if stmt.kind is ReduceKind.ABSMAX:
             value = f"ops::abs_op{{}}({value})"
         sign = "<" if stmt.kind is ReduceKind.MIN else ">"
-        self.out.line(f"const {_scalar_type(stmt.target)} {fresh} = {value};")
-        self.out.line(f"{target} = {fresh} {sign} {target} ? {fresh} : {target};")
+        fresh = f"{target}_next_"
         if _dtype(stmt.target).is_float:
-            self.out.line(f"{target}_nan_ |= {fresh} != {fresh};")
+            value, target = f"{_key_function(stmt)}({value})", f"{target}_key_"
+            self.out.line(f"const auto {fresh} = {value};")
+        else:
+            self.out.line(f"const {_scalar_type(stmt.target)} {fresh} = {value};")
+        self.out.line(f"{target} = {fresh} {sign} {target} ? {fresh} : {target};")
 
     def _store(self, stmt: Store) -> None:
         element = f"{self.name(stmt.buffer)}[{dim_text(stmt.index, self.names)}]"
@@ -114,7 +116,8 @@ class StatementEmitter:
             j for j in joins if j.kind not in (ReduceKind.SUM, ReduceKind.MEAN) and _dtype(j.target).is_float
         ]
         for join in extremes:
-            self.out.line(f"int {self.name(join.target)}_nan_ = 0;")
+            target = self.name(join.target)
+            self.out.line(f"auto {target}_key_ = {_key_function(join)}({target});")
         if stmt.kind == "vector":
             self.out.directive(f"#pragma omp simd{self._reductions(joins, extremes)}")
         step = f"{index} += {dim_text(stmt.step, self.names)}" if stmt.step != 1 else f"++{index}"
@@ -122,22 +125,22 @@ class StatementEmitter:
         with self.out.block(f"for (index_t {index} = {start}; {index} < {stop}; {step}) {{"):
             self.stmts(stmt.body)
         for join in extremes:
-            target, kind = self.name(join.target), dtype_name(_dtype(join.target))
-            self.out.line(f"if ({target}_nan_) {target} = std::numeric_limits<{kind}>::quiet_NaN();")
+            target = self.name(join.target)
+            self.out.line(f"{target} = from_key({target}_key_);")
 
     def _reductions(self, joins: list[Accumulate], extremes: list[Accumulate]) -> str:
         groups: dict[str, list[str]] = {}
         for join in joins:
             operator = {"sum": "+", "mean": "+", "min": "min"}.get(join.kind.value, "max")
-            groups.setdefault(operator, []).append(self.name(join.target))
-        if extremes:
-            groups["|"] = [f"{self.name(join.target)}_nan_" for join in extremes]
+            suffix = "_key_" if join in extremes else ""
+            groups.setdefault(operator, []).append(self.name(join.target) + suffix)
         return "".join(f" reduction({operator} : {', '.join(names)})" for operator, names in groups.items())
 
     def _parallel(self, stmt: Parallel) -> None:
         extent, cost = dim_text(stmt.extent, self.names), dim_text(stmt.cost, self.names)
         begin, end = self.name(stmt.begin), self.name(stmt.end)
-        head = f"parallel_for({extent}, {cost}, [{self._captures(stmt)}](index_t {begin}, index_t {end}) {{"
+        params = f"(index_t {begin}, index_t {end}) TILEFOUNDRY_CHUNK"
+        head = f"parallel_for({extent}, {cost}, [{self._captures(stmt)}]{params} {{"
         with self.out.block(head, "});"):
             self.stmts(stmt.body)
 
@@ -228,6 +231,11 @@ def _identity(kind: ReduceKind, dtype: DType) -> float | int:
     if kind is ReduceKind.MIN:
         return top
     return -top if dtype.is_float else -(2**63)
+
+
+def _key_function(stmt: Accumulate) -> str:
+    """Floats are compared by keys: see runtime/cpu/order.h."""
+    return "key_for_min" if stmt.kind is ReduceKind.MIN else "key_for_max"
 
 
 def _joins(loop: For) -> Iterator[Accumulate]:
