@@ -1,6 +1,7 @@
 """Run ``prepare`` in child processes that die at the n-th file operation; print what each left behind.
 
-Usage: ``python kill_points.py FOLDER (old|fresh)``. One JSON line per kill point; the last child survives.
+Usage: ``python kill_points.py FOLDER (old|fresh) (exchange|files)``. One JSON line per kill point; the last child
+survives. With ``files`` the file system is one that cannot exchange two folders.
 """
 
 from __future__ import annotations
@@ -79,8 +80,10 @@ def state(folder: Path) -> str:
     return "neither"
 
 
-def main(folder: Path, with_old: bool) -> None:
+def main(folder: Path, with_old: bool, exchanges: bool) -> None:
     torch.set_num_threads(1)
+    if not exchanges:
+        publish._exchange = lambda first, second: False
     for point in range(10_000):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -100,4 +103,4 @@ def main(folder: Path, with_old: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2] == "old")
+    main(Path(sys.argv[1]), sys.argv[2] == "old", sys.argv[3] == "exchange")

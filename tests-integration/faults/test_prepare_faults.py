@@ -19,9 +19,9 @@ def run(script: str, *args: str) -> list[list]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("before", ["old", "fresh"])
-def test_a_killed_run_leaves_the_old_folder_or_the_new_one(tmp_path, before):
-    rows = run("kill_points.py", str(tmp_path / "w"), before)
+@pytest.mark.parametrize(("before", "step"), [("old", "exchange"), ("old", "files"), ("fresh", "exchange")])
+def test_a_killed_run_leaves_the_old_folder_or_the_new_one(tmp_path, before, step):
+    rows = run("kill_points.py", str(tmp_path / "w"), before, step)
     allowed = {"old", "new"} if before == "old" else {"absent", "new"}
     assert all(found in allowed for _, _, found, _ in rows), rows
     assert all(after == "new" for *_, after in rows)

@@ -40,6 +40,19 @@ void fill(ffi::TensorView y) {
   auto* c = reinterpret_cast<float*>(const_cast<char*>(base(y)));
   for (int64_t i = 0; i < count(y); ++i) c[i] = 7.0f;
 }
+bool overlap(ffi::TensorView a, ffi::TensorView b) {
+  return base(a) < base(b) + 4 * count(b) && base(b) < base(a) + 4 * count(a);
+}
+void window(ffi::TensorView cache, ffi::TensorView row, ffi::TensorView pos, ffi::TensorView out) {
+  const bool same = base(cache) == base(out) && count(cache) == count(out);
+  if (overlap(out, row))
+    TVM_FFI_THROW(ValueError) << "window: out overlaps the memory of row; pass an output of its own";
+  if (!same && overlap(out, cache))
+    TVM_FFI_THROW(ValueError) << "window: out overlaps the memory of cache; pass an output of its own";
+  if (!same) std::memcpy(const_cast<char*>(base(out)), base(cache), 4 * count(cache));
+  const int at = *reinterpret_cast<const int*>(base(pos));
+  std::memcpy(const_cast<char*>(base(out)) + 16 * at, base(row), 16);
+}
 int64_t threads() { return thread_count; }
 bool has_blas() { return table.size == sizeof(Table) && table.sgemm && table.dgemm; }
 }
@@ -48,6 +61,7 @@ extern "C" __attribute__((visibility("default"))) void tilefoundry_set_num_threa
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(affine, affine);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(split, split);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(fill, fill);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(window, window);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(threads, threads);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(has_blas, has_blas);
 """
@@ -55,7 +69,7 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(has_blas, has_blas);
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory) -> str:
-    """A library written by hand against the launcher ABI: ``affine``, ``split``, ``fill`` and two probes."""
+    """A library written by hand against the launcher ABI: four entries and two probes."""
     compiler = shutil.which("g++") or shutil.which("c++")
     if compiler is None:
         pytest.skip("no C++ compiler here")
