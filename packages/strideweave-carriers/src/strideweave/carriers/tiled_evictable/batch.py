@@ -79,13 +79,15 @@ class Batch:
 
     def _load(self) -> None:
         begun = self.core.stats.clock()
+        size = self.core.tile_bytes
         copies: list[Move] = []
         zeros: list[Slot] = []
-        for load in () if self.blank else self.loads:
-            if load.source is None:
-                zeros.append(load.target)
+        for _, source, target in () if self.blank else self.loads:
+            if source is None:
+                zeros.append(target)
             else:
-                copies.append(self.core.move(load.source, load.target))
+                slab, to = source.slab, target.slab
+                copies.append((slab.carrier, to.carrier, source.place * size, target.place * size, size))
         parts = self.core.mover.copy(copies, self.request.independent) if copies else []
         self._loading = True
         self.request.submitted = True
@@ -126,9 +128,7 @@ class Batch:
             if victim.backup is not None:
                 victim.record.secondary, victim.record.dirty = victim.backup, False
             victim.record.transit = None
-        for load in self.loads:
-            core.table.place(load.record, load.target)
-            load.record.transit = None
+        core.table.place_all(self.loads)
         core.placed([v.record.code for v in self.victims], False)
         core.placed([load.record.code for load in self.loads], True)
         self.settled = True

@@ -94,6 +94,12 @@ class Core:
             self.budget.used += self.tile_bytes
         return self.primary.take()
 
+    def take_many(self, count: int) -> list[Slot]:
+        """``take_primary``, several times."""
+        if self.budget is not None:
+            self.budget.used += self.tile_bytes * count
+        return self.primary.take_many(count)
+
     def give_primary(self, slot: Slot) -> None:
         """Return a slot on primary."""
         if self.budget is not None:
@@ -143,7 +149,7 @@ class Core:
     def move(self, source: Slot, target: Slot) -> Move:
         """The move of one tile between slots."""
         size = self.tile_bytes
-        return Move(source.slab.carrier, target.slab.carrier, source.place * size, target.place * size, size)
+        return (source.slab.carrier, target.slab.carrier, source.place * size, target.place * size, size)
 
     def clear(self, slots: Iterable[Slot]) -> None:
         """Fill slots with zero; runs where the mover computes."""

@@ -7,7 +7,7 @@ failed, so that what was submitted before it is still awaited.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ... import seam
 from ...movement.completion import Completion
@@ -26,14 +26,8 @@ AT_ONCE = 64 << 10
 """Up to this many bytes a gather in host memory takes less time than handing it to another thread."""
 
 
-class Move(NamedTuple):
-    """``nbytes`` from byte ``source_at`` of one carrier to byte ``target_at`` of another."""
-
-    source: Carrier
-    target: Carrier
-    source_at: int
-    target_at: int
-    nbytes: int
+Move = tuple[Carrier, Carrier, int, int, int]
+"""``(source, target, source_at, target_at, nbytes)``: bytes of one carrier to bytes of another."""
 
 
 def grouped(moves: Iterable[Move]) -> dict[tuple[Carrier, Carrier], list[Run]]:

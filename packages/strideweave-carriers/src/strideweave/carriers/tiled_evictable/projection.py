@@ -10,7 +10,6 @@ from ..base import Carrier
 from .acquire import acquire
 from .core import Core
 from .gather import gather
-from .mover import Move
 from .packing import Packing
 from .request import Request
 from .slots import Slab, Slot
@@ -132,7 +131,7 @@ class Projection:
         size = self.core.tile_bytes
         self.core.stats.add(bytes_streamed=size * len(stored))
         if self.packing.verbatim:
-            moves = [Move(s.slab.carrier, self.target, s.place * size, k * size, size) for k, s in stored]
+            moves = [(s.slab.carrier, self.target, s.place * size, k * size, size) for k, s in stored]
             self.request.begin()
             try:
                 parts = self.core.mover.copy(moves, prepared=self.prepared)
@@ -160,8 +159,7 @@ class Projection:
         slots, size = core.geometry.tile_slots, core.tile_bytes
         staged = Slab(core.mover.allocate(core.primary.prototype, len(group) * slots), len(group))
         moves = [
-            Move(s.slab.carrier, staged.carrier, s.place * size, k * size, size)
-            for k, (_, s) in enumerate(group)
+            (s.slab.carrier, staged.carrier, s.place * size, k * size, size) for k, (_, s) in enumerate(group)
         ]
         parts = core.mover.copy(moves)
         self.request.submitted = True

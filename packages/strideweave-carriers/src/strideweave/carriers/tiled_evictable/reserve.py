@@ -43,10 +43,10 @@ def reserve(
     """
     found = Reserved()
     wanted: list[TileRecord] = []
-    for code in codes:
-        record = core.table[code]
-        if record.transit is not None and not (record.transit.passive and record.primary is not None):
-            found.blocked.append((code, record.transit))
+    for code, record in zip(codes, core.table.many(codes), strict=True):
+        transit = record.transit
+        if transit is not None and not (transit.passive and record.primary is not None):
+            found.blocked.append((code, transit))
         elif record.primary is not None:
             core.table.touch(record)
             found.ready.append((code, record.primary))
@@ -62,8 +62,9 @@ def reserve(
 def _place(
     core: Core, request: Request, wanted: list[TileRecord], must: Collection[int], found: Reserved
 ) -> None:
-    wanted.sort(key=lambda r: r.code not in must)
-    needed = sum(r.code in must for r in wanted)
+    needed = sum([r.code in must for r in wanted])
+    if 0 < needed < len(wanted):
+        wanted.sort(key=lambda r: r.code not in must)
     room = core.room()
     victims = choose_victims(core, len(wanted) - room) if len(wanted) > room else []
     places = room + len(victims)
@@ -94,7 +95,7 @@ def new_batch(core: Core, request: Request, placed: list[TileRecord], victims: l
     given = [Victim(v, _slot(v), core.backup_slot(v) if v.dirty else None) for v in victims]
     slots = [v.slot for v in given]
     core.primary.tidy()
-    slots += [core.take_primary() for _ in range(len(placed) - len(slots))]
+    slots += core.take_many(len(placed) - len(slots))
     batch = Batch(core, request, [Load(r, r.secondary, s) for r, s in zip(placed, slots, strict=True)], given)
     for record in (*placed, *victims):
         record.transit = batch

@@ -169,7 +169,7 @@ class Scatter:
 def base_move(base: Core, source: Slot, target: Core, to: Slot) -> Move:
     """The move of one tile from a core's slot to another core's."""
     size = base.tile_bytes
-    return Move(source.slab.carrier, to.slab.carrier, source.place * size, to.place * size, size)
+    return (source.slab.carrier, to.slab.carrier, source.place * size, to.place * size, size)
 
 
 def sum_into(core: Core, values: torch.Tensor, packing: Packing, tiles: Sequence[tuple[int, Slot]]) -> None:

@@ -103,6 +103,15 @@ class SlotPool:
         self.used += 1
         return self._free.pop()
 
+    def take_many(self, count: int) -> list[Slot]:
+        """``take``, several times."""
+        if not count:
+            return []
+        self.used += count
+        taken = self._free[: -count - 1 : -1]
+        del self._free[-count:]
+        return taken
+
     def give(self, slot: Slot) -> None:
         """Return a slot that was taken."""
         self.used -= 1

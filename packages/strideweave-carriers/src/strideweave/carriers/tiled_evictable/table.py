@@ -92,6 +92,11 @@ class TileTable:
             return TileRecord(code, True, False, None, Slot(self.home, code))  # type: ignore[arg-type] # likewise
         return TileRecord(code, self.initial == "zero", False, None, None)
 
+    def many(self, codes: Iterable[int]) -> list[TileRecord]:
+        """The records of ``codes``, kept from now on."""
+        get = self._records.get
+        return [get(code) or self[code] for code in codes]
+
     def peek(self, code: int) -> TileRecord:
         """The record, without keeping one that did not exist."""
         return self._records.get(code) or self._fresh(code)
@@ -128,6 +133,16 @@ class TileTable:
             resident.pop(code, None)
             resident[code] = record
             record.stamp = stamp
+
+    def place_all(self, loads: Iterable[tuple[TileRecord, Any, Slot]]) -> None:
+        """``place`` each record at its target, as one use, and end its move."""
+        self.epoch += 1
+        stamp, resident = next(_clock), self._resident
+        for record, _, target in loads:
+            code = record.code
+            resident.pop(code, None)
+            resident[code] = record
+            record.primary, record.stamp, record.transit = target, stamp, None
 
     def place(self, record: TileRecord, slot: Slot) -> None:
         """``record`` is on primary at ``slot`` now."""

@@ -27,7 +27,7 @@ def promote(parts: Sequence[tuple[Core, tuple[int, ...]]], verb: str = "promote"
         for core, codes in parts:
             _check(core, codes, verb)
         for core, codes in parts:
-            request.cover([core.table[c] for c in codes])
+            request.cover(core.table.many(codes))
             core.admit(request)
 
     def work() -> None:
@@ -41,17 +41,15 @@ def promote(parts: Sequence[tuple[Core, tuple[int, ...]]], verb: str = "promote"
 def _check(core: Core, codes: Sequence[int], verb: str) -> None:
     if core.released:
         raise RuntimeError(f"{verb}: this {core.name} was released")
-    peek = core.table.peek
-    for code in codes:
-        record = peek(code)
+    for record in map(core.table.peek, codes):
         if record.claim is not None:
             raise RuntimeError(
-                f"{verb}: tile {core.geometry.coordinate(code)} is covered by an incomplete {record.claim.what}; "
-                "wait() for its handle first, or call wait_idle()"
+                f"{verb}: tile {core.geometry.coordinate(record.code)} is covered by an incomplete "
+                f"{record.claim.what}; wait() for its handle first, or call wait_idle()"
             )
         if verb != "evict" and not record.valid:
             raise RuntimeError(
-                f"{verb}: tile {core.geometry.coordinate(code)} has no value yet; scatter or update it first"
+                f"{verb}: tile {core.geometry.coordinate(record.code)} has no value yet; scatter or update it first"
             )
 
 
