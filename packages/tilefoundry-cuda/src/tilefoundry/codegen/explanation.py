@@ -9,13 +9,15 @@ from typing import Any
 from tilefoundry.codegen.cpu.backend import CpuBackend
 from tilefoundry.codegen.cpu.nest import ARRANGE, MEMORY_OPS, Nest
 from tilefoundry.codegen.cpu.place import Place
+from tilefoundry.codegen.cpu.schedule.plan import sample
 from tilefoundry.codegen.cpu.schedule.whole import WHOLE_OPS
+from tilefoundry.codegen.cuda.backend import CudaBackend
+from tilefoundry.codegen.cuda.schedule.whole import CUDA_WHOLE_OPS
 from tilefoundry.ir.core.expr import Bind, Call, FunctionCall, Var
 from tilefoundry.ir.core.module import Module
-from tilefoundry.ir.errors import UnsupportedError
-from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.passes import Pipeline
-from tilefoundry.ir.tir import SCALAR_OPS
+from tilefoundry.ir.hir.function import Function, Variant
+from tilefoundry.ir.passes import Pass, Pipeline
+from tilefoundry.ir.tir import SCALAR_OPS, Comment, Launch, PrimFunction, walk_tir
 from tilefoundry.ir.types import Dim, TensorType, TupleType, Type, dim_vars, evaluate_dim
 from tilefoundry.ir.types.dim import product
 from tilefoundry.target import CompilerOptions, CpuTarget, Target
@@ -23,8 +25,11 @@ from tilefoundry.verbs import as_module, resolved_target
 
 __all__ = ["Explanation", "KernelFacts", "explain"]
 
-_FLOPS_PER_BYTE = 8.0
-"""Scalar operations per byte above which a kernel counts as bound by arithmetic; a round figure for CPUs."""
+_SCALAR_PER_BYTE = {"cpu": 8.0, "cuda": 14.0}
+"""Scalar operations per byte above which a kernel counts as bound by arithmetic; round figures of present machines."""
+
+_PRODUCTS_PER_BYTE = {"cpu": 8.0, "cuda": 200.0}
+"""The same for kernels around a matmul, which matrix units compute where there are any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class KernelFacts:
         reads, writes: bytes; dims where the call decides.
         flops: scalar operations, two per multiply-add; costly functions count as several.
         unfused: (reader, reason) for every value that another kernel reads from memory.
+        balance: operations per byte above which arithmetic is what bounds it.
     """
 
     name: str
@@ -45,11 +51,19 @@ class KernelFacts:
     writes: Dim
     flops: Dim
     unfused: tuple[tuple[str, str], ...]
+    balance: float = 8.0
 
     def bound(self, extents: dict[str, int]) -> str:
         """``"memory"`` or ``"arithmetic"`` at these extents."""
         moved = evaluate_dim(self.reads, extents) + evaluate_dim(self.writes, extents)
-        return "arithmetic" if evaluate_dim(self.flops, extents) > _FLOPS_PER_BYTE * moved else "memory"
+        return "arithmetic" if evaluate_dim(self.flops, extents) > self.balance * moved else "memory"
+
+    def bound_text(self) -> str:
+        """The bound, at sample extents where only a call decides them."""
+        moved, flops = sample(self.reads) + sample(self.writes), sample(self.flops)
+        text = "arithmetic" if flops > self.balance * moved else "memory"
+        open_ = sorted({var.name for dim in (self.reads, self.writes, self.flops) for var in dim_vars(dim)})
+        return f"bound by {text}" + (f" at extents near 60 of {', '.join(open_)}" if open_ else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,48 +82,77 @@ class Explanation:
             yield f"  {kernel.name}"
             yield f"    ops: {', '.join(kernel.ops)}"
             yield f"    reads {kernel.reads} bytes, writes {kernel.writes}, computes {kernel.flops}"
+            yield f"    {kernel.bound_text()}"
             for reader, reason in kernel.unfused:
                 yield f"    apart from {reader}: {reason}"
 
 
-def explain(mod: Any, *, target: Target | str | None = "cpu") -> Explanation:
-    """The kernels that ``mod`` is compiled to; nothing is compiled.
+def explain(mod: Any, *, target: Target | str | None = None) -> Explanation:
+    """The kernels that ``mod`` is compiled to, variants one after the other; nothing is compiled.
 
     Args:
         mod: a Module with an entry, or a Function.
-        target: as for ``lower``.
+        target: as for ``lower``; by default the one that the module declares, else the CPU.
 
     Raises:
-        UnsupportedError: a target other than a CPU.
+        LoweringError: what ``lower`` refuses, by name.
     """
     module = as_module(mod)
     resolved = resolved_target(module, target, "cpu")
-    if not isinstance(resolved, CpuTarget):
-        raise UnsupportedError(f"explain speaks of the cpu target only for now, got {resolved}")
-    passes = CpuBackend().pipeline(resolved, CompilerOptions())
-    until = next(i for i, one in enumerate(passes) if isinstance(one, Place)) + 1
-    placed = Pipeline(passes[:until]).run(module)
+    backend = CpuBackend() if isinstance(resolved, CpuTarget) else CudaBackend()
+    placed = Pipeline(_until_placed(backend.pipeline(resolved, CompilerOptions()))).run(module)
     entry = placed.entry_function()
-    assert isinstance(entry, Function)
-    return Explanation(f"{module.name}.{entry.name}", str(resolved), tuple(_facts(placed, entry)))
+    facts = _facts(entry, resolved.kind) if isinstance(entry, Function) else _authored(placed, module)
+    return Explanation(f"{module.name}.{entry.name}", str(resolved), tuple(facts))
 
 
-def _facts(placed: Module, entry: Function) -> Iterator[KernelFacts]:
-    calls = [s for s in entry.stmts() if isinstance(s, Bind) and isinstance(s.value, FunctionCall)]
+def _until_placed(passes: tuple[Pass, ...]) -> tuple[Pass, ...]:
+    """The passes up to the one that outlines kernels; a wrapped one counts as what it wraps."""
+    inner = [getattr(one, "inner", one) for one in passes]
+    return passes[: next(i for i, one in enumerate(inner) if isinstance(one, Place)) + 1]
+
+
+def _facts(entry: Function | Variant, kind: str) -> Iterator[KernelFacts]:
+    function = entry.function if isinstance(entry, Variant) else entry
+    for variant in function.variants:
+        yield from _facts(variant, kind)
+    calls = [s for s in function.stmts() if isinstance(s, Bind) and isinstance(s.value, FunctionCall)]
     for bind in calls:
         call = bind.value
         assert isinstance(call, FunctionCall)
         binds = [s for s in call.callee.stmts() if isinstance(s, Bind)]
+        ops = tuple(b.value.op.name for b in binds if isinstance(b.value, Call))
         reads = sum((_bytes(arg.type) for arg in call.args), start=0)
         flops = sum((_flops(b) for b in binds), start=0)
-        yield KernelFacts(
-            call.callee.name,
-            tuple(b.value.op.name for b in binds if isinstance(b.value, Call)),
-            reads,
-            _bytes(call.type),
-            flops,
-            tuple(_unfused(entry, bind, calls)),
+        balance = (_PRODUCTS_PER_BYTE if "matmul" in ops else _SCALAR_PER_BYTE)[kind]
+        unfused = tuple(_unfused(function, bind, calls))
+        yield KernelFacts(call.callee.name, ops, reads, _bytes(call.type), flops, unfused, balance)
+
+
+def _authored(placed: Module, module: Module) -> Iterator[KernelFacts]:
+    """Kernels of a program that its author placed: what they move, and the lines that they were written from."""
+    host = placed.entry_function()
+    assert isinstance(host, PrimFunction)
+    kernels = {f.name: f for f in placed.functions if isinstance(f, PrimFunction) and f is not host}
+    outputs = {param.name for param in host.params[len(host.params) - host.output_count :]}
+    source = module.entry_function()
+    written = [s for s in source.stmts() if isinstance(s, Bind)] if isinstance(source, Function) else []
+    flops = sum((_flops(b) for b in written if isinstance(b.value, Call) and _countable(b)), start=0)
+    for launch in (stmt for stmt in walk_tir(host.body) if isinstance(stmt, Launch)):
+        kernel = kernels[launch.callee]
+        given = [arg for arg in launch.args if isinstance(arg, Var) and isinstance(arg.type, TensorType)]
+        reads = sum((_bytes(arg.type) for arg in given if arg.name not in outputs), start=0)
+        writes = sum((_bytes(arg.type) for arg in given if arg.name in outputs), start=0)
+        lines = tuple(stmt.text for stmt in kernel.body if isinstance(stmt, Comment)) or (
+            "placed by its author",
         )
+        share = flops if len(kernels) == 1 else 0
+        yield KernelFacts(kernel.name, lines, reads, writes, share, (), _SCALAR_PER_BYTE["cuda"])
+
+
+def _countable(bind: Bind) -> bool:
+    """Whether the op computes; moving a value between memories does not."""
+    return isinstance(bind.target.type, TensorType) and bind.value.op.name not in ("reshard", "local")  # type: ignore[union-attr]  # a Call
 
 
 def _bytes(type_: Type) -> Dim:
@@ -156,12 +199,15 @@ def _aliases(entry: Function, name: str) -> set[str]:
     return found
 
 
+_WHOLE = frozenset(WHOLE_OPS) | frozenset(CUDA_WHOLE_OPS)
+
+
 def _reason(above: Function, below: Function) -> str:
     upper = [s for s in above.stmts() if isinstance(s, Bind)]
     lower = [s for s in below.stmts() if isinstance(s, Bind)]
     for binds in (upper, lower):
         whole = next(
-            (b.value.op.name for b in binds if isinstance(b.value, Call) and b.value.op.name in WHOLE_OPS),
+            (b.value.op.name for b in binds if isinstance(b.value, Call) and b.value.op.name in _WHOLE),
             None,
         )
         if whole:
@@ -172,7 +218,12 @@ def _reason(above: Function, below: Function) -> str:
     if reader:
         return f"tf.{reader} reads its operands from memory"
     one, two = Nest.of(upper, grow=True), Nest.of(lower, grow=True)
-    assert one is not None and two is not None
+    if one is None or two is None:
+        return "its ops share no loop nest"
+    if one.matmul is not None and two.reduced:
+        return "rows of a product are computed by several workers, and the reader needs whole ones"
+    if one.matmul is not None and two.matmul is not None:
+        return "each product is a kernel of its own"
     if (
         one.reduced
         and two.reduced
