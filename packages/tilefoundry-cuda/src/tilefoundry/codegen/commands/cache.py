@@ -7,10 +7,10 @@ import time
 
 from tilefoundry.codegen.cache import DiskCache
 from tilefoundry.codegen.cache.place import configured_directory
-from tilefoundry.codegen.cpu.arch import native_arch
 from tilefoundry.codegen.cpu.link import cpu_headers
 from tilefoundry.codegen.cuda.link import host_headers
 from tilefoundry.codegen.toolchain import clear_precompiled
+from tilefoundry.runtime.linking import native_arch
 from tilefoundry.target import CompilerOptions, CpuTarget
 
 __all__ = ["configure", "help", "run"]

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilefoundry.codegen.cache.place import VARIABLE, cache_directory, configured_directory
-from tilefoundry.codegen.cpu.arch import native_arch
 from tilefoundry.codegen.cuda.link import device_tool
 from tilefoundry.codegen.cuda.toolchain import find_headers, find_nvrtc
 from tilefoundry.codegen.headers import include_dirs
 from tilefoundry.codegen.toolchain import find_cxx, find_ffi
+from tilefoundry.runtime.linking import native_arch
 from tilefoundry.target import CompilerOptions, CudaTarget
 
 __all__ = ["Finding", "configure", "examine", "help", "run"]

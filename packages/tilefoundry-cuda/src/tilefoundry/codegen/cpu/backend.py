@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
-from tilefoundry.codegen.cpu.arch import native_arch
 from tilefoundry.codegen.cpu.bufferise import Bufferise
 from tilefoundry.codegen.cpu.decompose import DecomposeRows
 from tilefoundry.codegen.cpu.emit import emit_module
@@ -21,7 +20,7 @@ from tilefoundry.ir.passes import PARAM_PATHS, Canonicalise, InlineCalls, Pass, 
 from tilefoundry.ir.tir import PrimFunction
 from tilefoundry.ir.types import TensorType
 from tilefoundry.runtime import CompiledModule, EntryABI, ParamABI
-from tilefoundry.runtime.linking import LinkedModule, load_linked_module
+from tilefoundry.runtime.linking import LinkedModule, load_linked_module, native_arch
 from tilefoundry.target import CompilerOptions, CpuTarget, Target
 
 __all__ = ["CpuBackend"]
