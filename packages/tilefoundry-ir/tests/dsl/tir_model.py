@@ -22,13 +22,16 @@ _OPS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
-    "div": operator.truediv,
+    "div": lambda a, b: a / b if b else math.nan,
     "mod": operator.mod,
     "neg": operator.neg,
     "silu": lambda a: a / (1 + math.exp(-a)),
     "exp": math.exp,
     "square": lambda a: a * a,
     "cmp_lt": operator.lt,
+    "cmp_le": operator.le,
+    "tanh": math.tanh,
+    "logical_or": lambda a, b: a or b,
     "cmp_gt": operator.gt,
     "cmp_ge": operator.ge,
     "cmp_eq": operator.eq,
@@ -172,7 +175,7 @@ class _Machine:
         assert isinstance(expr, E.Apply)
         args = [self.value(arg) for arg in expr.args]
         if expr.op == "cast":
-            return float(args[0])
+            return int(args[0]) if expr.type.dtype.name == "i64" else float(args[0])
         return _OPS[expr.op](*args)
 
     def dim(self, dim: Any) -> int:

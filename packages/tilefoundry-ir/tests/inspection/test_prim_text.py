@@ -101,6 +101,8 @@ def f(x: Tensor[(N, M, 64), "bf16"], g: Tensor[(64, 96), "bf16"], w: Tensor[(64,
         y[n, i, j] = h + b[j]
         if j > 3:
             z[n, i, j] = gate
+    for n, i, j, total in T.contract(x, wide):
+        z[n, i, j] = total
     for n, i, j, total in T.contract(x, g, split_k=4):
         z[n, i, j] = total
     for i, j, total in T.contract(x[0, :, 8:24], g[8:24]):

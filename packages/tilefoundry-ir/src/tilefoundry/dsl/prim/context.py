@@ -17,9 +17,11 @@ class PrimContext(BodyContext):
     Attributes:
         written: names of the buffers that the body stores to.
         accumulators: name -> how it joins.
+        prologues: names of the first indices of prologues that some operand is already.
         outputs: name of a launched function -> how many of its last buffers it writes.
     """
 
     written: set[str] = field(default_factory=set)
     accumulators: dict[str, ReduceKind] = field(default_factory=dict)
+    prologues: set[str] = field(default_factory=set)
     outputs: dict[str, int] = field(default_factory=dict)

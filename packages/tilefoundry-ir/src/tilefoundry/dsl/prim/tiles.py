@@ -103,7 +103,14 @@ def _scale(q: Operand) -> float:
 
 
 def _operand(ctx: PrimContext, node: ast.AST, value: Any) -> Operand:
-    return value if isinstance(value, Prologue) else view(ctx, node, value)
+    if not isinstance(value, Prologue):
+        return view(ctx, node, value)
+    if not value.indices:
+        return value
+    if value.indices[0].name in ctx.prologues:  # indices have names of their own in every operand
+        value = value.renamed([ctx.names.take(index.name) for index in value.indices])
+    ctx.prologues.add(value.indices[0].name)
+    return value
 
 
 def _extents(tile: Any) -> tuple[int, ...] | None:

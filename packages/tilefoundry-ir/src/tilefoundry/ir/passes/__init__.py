@@ -8,6 +8,7 @@ from tilefoundry.ir.passes.bind_shapes import BindShapes
 from tilefoundry.ir.passes.canonicalise import Canonicalise
 from tilefoundry.ir.passes.copying import Copier, Names, substitute_type, substitute_value
 from tilefoundry.ir.passes.dead_code import RemoveDeadCode
+from tilefoundry.ir.passes.expand_tiles import ExpandTiles
 from tilefoundry.ir.passes.inline import PARAM_PATHS, InlineCalls
 from tilefoundry.ir.passes.pipeline import Pass, Pipeline
 from tilefoundry.ir.passes.rebuild import map_functions, with_body
@@ -20,6 +21,7 @@ __all__ = [
     "BindShapes",
     "Canonicalise",
     "Copier",
+    "ExpandTiles",
     "InlineCalls",
     "Names",
     "Pass",

@@ -6,12 +6,13 @@ stores, at the indices of one element. How threads share a tile is not said; a t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Union
 
 from tilefoundry.ir.core.expr import Expr, Var
-from tilefoundry.ir.tir.expr import BufferView
-from tilefoundry.ir.types import Dim, DType, TensorType
+from tilefoundry.ir.tir.expr import Apply, BufferView, IndexValue, Load
+from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, bounds, substitute
 
 __all__ = [
     "MOST_CLUSTER",
@@ -50,6 +51,30 @@ class Prologue(Expr):
 
     indices: tuple[Var, ...]
     value: Expr
+
+    def at(self, place: Sequence[Dim]) -> Expr:
+        """The element at ``place``, before it is rounded."""
+        return _moved(self.value, {index.name: dim for index, dim in zip(self.indices, place, strict=True)})
+
+    def renamed(self, names: Sequence[str]) -> Prologue:
+        """The same operand with its indices called ``names``."""
+        dims = [DimVar(n, 0, max(bounds(e)[1], 1)) for n, e in zip(names, _type(self).shape, strict=True)]
+        indices = tuple(Var(index.type, name) for index, name in zip(self.indices, names, strict=True))
+        return Prologue(self.type, indices, self.at(dims))
+
+
+def _moved(value: Any, dims: Mapping[str, Dim]) -> Any:
+    if isinstance(value, Load):
+        return replace(value, index=_replaced(value.index, dims))
+    if isinstance(value, IndexValue):
+        return IndexValue.of(_replaced(value.value, dims))
+    if isinstance(value, Apply):
+        return replace(value, args=tuple(_moved(arg, dims) for arg in value.args))
+    return value
+
+
+def _replaced(dim: Dim, dims: Mapping[str, Dim]) -> Dim:
+    return dim if isinstance(dim, int) else substitute(dim, dims)
 
 
 Operand = Union[BufferView, Prologue]
