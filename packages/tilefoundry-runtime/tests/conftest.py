@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -82,3 +83,22 @@ def library(tmp_path_factory) -> str:
     command = [compiler, "-std=c++17", "-O1", "-shared", "-fPIC", *includes, str(source), "-o", str(built)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return str(built)
+
+
+@pytest.fixture
+def x():
+    """Five rows that the toy programs take."""
+    return torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def twin():
+    """A loaded twin of ``toy.Tree``."""
+    import toy
+    from toy_twins import TreeTwin
+
+    from tilefoundry.runtime import DictResource
+
+    made = TreeTwin()
+    made.load(DictResource(toy.tree_weights()))
+    return made
