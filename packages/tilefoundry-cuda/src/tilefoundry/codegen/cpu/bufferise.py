@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tilefoundry.codegen.cpu.copies import copy_kernel
+from tilefoundry.codegen.cpu.copies import copy_kernel, literal_kernel
 from tilefoundry.codegen.cpu.inplace import INPLACE, inplace_pairs, touched
 from tilefoundry.codegen.cpu.schedule import KernelSpec, schedule
 from tilefoundry.codegen.cpu.schedule.whole import DENSE_OPERANDS
@@ -242,7 +242,10 @@ class _Host:
         """Buffer -> output parameter that it is; a result that cannot be computed in place is copied."""
         homes: dict[str, str] = {}
         for atom, param in zip(results, self.outputs, strict=True):
-            view = self._result_view(atom, param)
+            if isinstance(atom, Constant):
+                self._literal(atom, param)
+                continue
+            view = self._operand(atom)
             whole = (
                 view.buffer in self.sizes and view.is_dense and product(view.shape) == self.sizes[view.buffer]
             )
@@ -254,10 +257,10 @@ class _Host:
             self.steps.append(copy_kernel(self.names.fresh(f"{param.name}_copy"), view, target))
         return homes
 
-    def _result_view(self, atom: Atom, param: Var) -> View:
-        view = self._operand(atom)
+    def _literal(self, value: Constant, param: Var) -> None:
         assert isinstance(param.type, TensorType)
-        return view
+        target = View.dense(param.name, param.type.dtype, param.type.shape)
+        self.steps.append(literal_kernel(self.names.fresh(f"{param.name}_literal"), value, target))
 
     def _statements(self, homes: dict[str, str]) -> tuple[TirStmt, ...]:
         steps = [_renamed(step, homes) for step in self.steps]
