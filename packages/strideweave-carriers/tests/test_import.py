@@ -80,3 +80,17 @@ def test_everything_promised_is_there_and_documented():
     for name in sw.__all__:
         value = getattr(sw, name)
         assert isinstance(value, sw.DType) or (value.__doc__ or "").strip(), name
+
+
+def test_tiled_carriers_come_with_their_first_name():
+    code = (
+        "import sys, strideweave as sw\n"
+        "late = 'strideweave.carriers.tiled_evictable' not in sys.modules\n"
+        "assert set(sw.__all__) <= set(dir(sw))\n"
+        "from strideweave import TiledEvictable, TileSet\n"
+        "from strideweave.carriers.tiled_evictable import TiledEvictable as same\n"
+        "print(late, same is TiledEvictable is sw.TiledEvictable, sw.definition_of(same).storage is same)"
+    )
+    assert run(code).stdout.strip() == "True True True"
+    with pytest.raises(AttributeError, match="no attribute 'TiledEvictible'"):
+        sw.TiledEvictible  # noqa: B018

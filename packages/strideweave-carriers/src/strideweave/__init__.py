@@ -1,7 +1,11 @@
 """Tensors over carriers: flat runs of slots in Python, host memory, device memory, files and tiles.
 
-Importing this package loads neither torch nor numpy; each is loaded where it is first needed.
+Importing this package loads neither torch nor numpy; each is loaded where it is first needed. The tiled carriers,
+which are half of its modules, come with the first use of one of their names.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from . import shipped
 from ._identity import check_only_distribution
@@ -29,15 +33,6 @@ from .carriers.evictable import Evictable
 from .carriers.file_backed import FileBacked
 from .carriers.generic import Generic
 from .carriers.metal import Metal
-from .carriers.tiled_evictable import (
-    AwaitProjection,
-    AwaitResidency,
-    ResidencyPlan,
-    ResidencyPolicy,
-    TiledEvictable,
-    TileSelection,
-    TileSet,
-)
 from .constructors import (
     from_dlpack,
     from_numpy,
@@ -86,6 +81,17 @@ from .operations.unary import exp, gelu, log, neg, relu, rsqrt, sigmoid, silu, s
 from .operations.views import broadcast_to, rearrange, reshape
 from .shape import Shape
 from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .carriers.tiled_evictable import (
+        AwaitProjection,
+        AwaitResidency,
+        ResidencyPlan,
+        ResidencyPolicy,
+        TiledEvictable,
+        TileSelection,
+        TileSet,
+    )
 
 __version__ = "0.1.0"
 
@@ -206,3 +212,27 @@ __all__ = [
     "register_host_carrier",
     "ForkedProcessError",
 ]
+
+_TILED = frozenset(
+    (
+        "TiledEvictable",
+        "TileSelection",
+        "TileSet",
+        "ResidencyPlan",
+        "ResidencyPolicy",
+        "AwaitProjection",
+        "AwaitResidency",
+    )
+)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _TILED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(".carriers.tiled_evictable", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,7 +12,6 @@ from .carriers.evictable import provide_copy
 from .carriers.file_backed import FileBacked
 from .carriers.generic import Generic
 from .carriers.metal import Metal
-from .carriers.tiled_evictable import definition as tiled
 from .movement import move as moving
 from .movement.cuda import BETWEEN, FROM_DEVICE, TO_DEVICE
 from .movement.metal import MetalTransfer
@@ -44,7 +43,6 @@ def install() -> None:
     provide_copy(_copy_whole)
     for name, function in _FUNCTIONS.items():
         registry.provide(name, function)
-    tiled.install()
 
 
 _FUNCTIONS = {

@@ -3,6 +3,7 @@
 from .awaiting import AwaitProjection, AwaitResidency
 from .budget import Bundle, DeviceBudget
 from .carrier import TiledEvictable
+from .definition import install
 from .facet import TiledResidencyFacet
 from .hold import Hold
 from .plan import PURPOSES, ResidencyPlan, ResidencyPolicy
@@ -12,6 +13,8 @@ from .selection import TileSelection
 from .stats import Stats
 from .table import TileState
 from .tile_set import TileSet
+
+install()
 
 __all__ = [
     # values
