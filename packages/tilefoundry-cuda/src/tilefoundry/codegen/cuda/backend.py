@@ -15,6 +15,7 @@ from tilefoundry.codegen.cuda.authored import KeepLaunches, OutlineScopes, is_pl
 from tilefoundry.codegen.cuda.emit import CudaSource, emit_module
 from tilefoundry.codegen.cuda.launches import PlanLaunches, WithWorkspaces
 from tilefoundry.codegen.cuda.link import link_cuda
+from tilefoundry.codegen.cuda.prims import LowerPrims, OnGraphs
 from tilefoundry.codegen.cuda.schedule import accepts, schedule
 from tilefoundry.codegen.cuda.source import emit_kernel
 from tilefoundry.codegen.cuda.supported import host_answers
@@ -51,8 +52,8 @@ _PLACING: tuple[Pass, ...] = (
     Canonicalise(),
     RemoveDeadCode(),
     CheckSupported("cuda"),
-    Place(host_answers, accepts),
-    WithWorkspaces(Bufferise(_schedule)),
+    OnGraphs(Place(host_answers, accepts)),
+    WithWorkspaces(LowerPrims(Bufferise(_schedule))),
 )
 """From a program, placed by its author or not, to kernels and their host."""
 

@@ -12,7 +12,7 @@ from tilefoundry.codegen.cuda.tiles import BARRIER
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.passes import Names, Pass
-from tilefoundry.ir.tir import Abort, DispatchCall, Guard, Launch, PrimFunction, Slab, TirStmt
+from tilefoundry.ir.tir import Abort, DispatchCall, For, Guard, If, Launch, PrimFunction, Slab, TirStmt
 from tilefoundry.ir.types import Dim, TensorType
 from tilefoundry.ir.types.dim import product
 
@@ -58,6 +58,10 @@ def _planned(stmts: tuple[TirStmt, ...], kernels: dict[str, PrimFunction]) -> tu
                     stmt, alternatives=tuple((p, _planned(body, kernels)) for p, body in stmt.alternatives)
                 )
             )
+        elif isinstance(stmt, For):
+            out.append(replace(stmt, body=_planned(stmt.body, kernels)))
+        elif isinstance(stmt, If):
+            out.append(If(stmt.condition, _planned(stmt.then, kernels), _planned(stmt.orelse, kernels)))
         else:
             out.append(stmt)
     return tuple(out)
@@ -106,16 +110,25 @@ def _completed(
     for name in known:
         names.fresh(name)
     slots, buffers = list(slab.slots), list(slab.buffers)
-    out: list[TirStmt] = []
-    for stmt in stmts:
-        if isinstance(stmt, Launch):
-            stmt, added = _with_buffers(stmt, kernels[stmt.callee], known, names)
-            for buffer, size in added:
-                buffers.append((buffer, len(slots)))
-                slots.append((size,))
-        if not isinstance(stmt, Slab):
-            out.append(stmt)
-    return (Slab(tuple(slots), tuple(buffers)), *out) if slots else tuple(out)
+
+    def complete(inner: tuple[TirStmt, ...]) -> tuple[TirStmt, ...]:
+        return tuple(finished(stmt) for stmt in inner if not isinstance(stmt, Slab))
+
+    def finished(stmt: TirStmt) -> TirStmt:
+        if isinstance(stmt, For):
+            return replace(stmt, body=complete(stmt.body))
+        if isinstance(stmt, If):
+            return If(stmt.condition, complete(stmt.then), complete(stmt.orelse))
+        if not isinstance(stmt, Launch):
+            return stmt
+        launch, added = _with_buffers(stmt, kernels[stmt.callee], known, names)
+        for buffer, size in added:
+            buffers.append((buffer, len(slots)))
+            slots.append((size,))
+        return launch
+
+    out = complete(stmts)
+    return (Slab(tuple(slots), tuple(buffers)), *out) if slots else out
 
 
 def _with_buffers(

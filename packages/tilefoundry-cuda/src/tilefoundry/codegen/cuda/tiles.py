@@ -23,10 +23,12 @@ __all__ = [
     "TileAsync",
     "TileContract",
     "TileCopy",
+    "TileEach",
     "TileFill",
     "TileGather",
     "TileLoop",
     "TileMap",
+    "TileMma",
     "TileOnly",
     "TilePad",
     "TileReduce",
@@ -133,10 +135,11 @@ class TileCopy:
 
 @dataclass(frozen=True, slots=True)
 class TileAsync:
-    """``ops::copy_async`` from gmem to smem, committed at once; ``TileText`` waits."""
+    """``ops::copy_async`` from gmem to smem, committed at once unless told otherwise; ``TileText`` waits."""
 
     source: Part
     target: Part
+    commits: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +266,40 @@ class TileLoop:
 
 
 @dataclass(frozen=True, slots=True)
+class TileEach:
+    """``body`` for the items ``first, first + step, ...`` below ``count``.
+
+    ``places`` name an item's coordinates: (variable, extent) per axis, the last one fastest.
+    """
+
+    counter: Var
+    first: Dim
+    count: Dim
+    step: Dim
+    places: tuple[tuple[Var, Dim], ...]
+    body: tuple[TirStmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TileMma:
+    """``sums += a @ b`` by instructions of 16x8 sums, for the lanes of a warp.
+
+    Attributes:
+        dtype: of the factors.
+        sums: registers over (row pieces, columns pieces, 2), the split axes of extent 1 among them.
+        a: what a lane reads of the left factor: (row pieces, 1, depth pieces, 1, pair).
+        b: and of the right one: (depth pieces, 1, pair, column pieces, 1).
+        pair: factors that lie side by side in one register.
+    """
+
+    dtype: DType
+    sums: Part
+    a: Part
+    b: Part
+    pair: int
+
+
+@dataclass(frozen=True, slots=True)
 class TileOnly:
     """``body`` where every dim of ``zeros`` is 0: one of several holders acts."""
 
@@ -282,4 +319,4 @@ def dtype_of(value: Var | Constant) -> DType:
 
 def tile_bodies(stmt: Any) -> tuple[tuple[TirStmt, ...], ...]:
     """The statement lists nested in a statement of this file."""
-    return (stmt.body,) if isinstance(stmt, (TileLoop, TileOnly)) else ()
+    return (stmt.body,) if isinstance(stmt, (TileEach, TileLoop, TileOnly)) else ()

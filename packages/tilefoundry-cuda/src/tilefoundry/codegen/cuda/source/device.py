@@ -10,7 +10,7 @@ from tilefoundry.codegen.cpu.emit.source import written_buffers
 from tilefoundry.codegen.cuda.source.matmul import FETCHING, shared_symbol
 from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
 from tilefoundry.codegen.cuda.statements import Combine, TileMatmul, inner_statements
-from tilefoundry.codegen.cuda.tiles import TileAsync, TileReduce, TileSync
+from tilefoundry.codegen.cuda.tiles import TileAsync, TileMma, TileReduce, TileSync
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
@@ -36,6 +36,8 @@ def used_features(kernels: Sequence[PrimFunction]) -> tuple[str, ...]:
                 found.add("SYNC")
             elif isinstance(stmt, TileAsync):
                 found.add("ASYNC")
+            elif isinstance(stmt, TileMma):
+                found.add("MMA")
             elif isinstance(stmt, TileMatmul):
                 found.add("MATMUL")
             elif isinstance(stmt, Evaluate):

@@ -25,8 +25,10 @@ from tilefoundry.ir.tir import (
     If,
     Let,
     MeshScope,
+    Return,
     Store,
     TirStmt,
+    While,
 )
 from tilefoundry.ir.types import DType, TensorType
 
@@ -319,8 +321,10 @@ _EMITTERS: dict[type, Callable[[Any, Any], None]] = {
     MeshScope: DeviceEmitter._mesh,
     Packs: DeviceEmitter._packs,
     RegisterArray: DeviceEmitter._array,
+    Return: StatementEmitter._return,
     Store: StatementEmitter._store,
     TileMatmul: DeviceEmitter._matmul,
+    While: StatementEmitter._while,
     WidePath: DeviceEmitter._wide,
     **TILE_WRITERS,
 }

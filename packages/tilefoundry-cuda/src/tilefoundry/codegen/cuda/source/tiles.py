@@ -16,10 +16,12 @@ from tilefoundry.codegen.cuda.tiles import (
     TileAsync,
     TileContract,
     TileCopy,
+    TileEach,
     TileFill,
     TileGather,
     TileLoop,
     TileMap,
+    TileMma,
     TileOnly,
     TilePad,
     TileReduce,
@@ -199,7 +201,8 @@ def write_async(to: DeviceEmitter, stmt: TileAsync) -> None:
         to.out.line(f"auto const from_ = {_view(to, stmt.source)};")
         to.out.line(f"auto into_ = {_view(to, stmt.target)};")
         to.out.line("ops::copy_async(from_, into_);")
-        to.out.line("ops::cp_async_commit();")
+        if stmt.commits:
+            to.out.line("ops::cp_async_commit();")
 
 
 def write_text(to: DeviceEmitter, stmt: TileText) -> None:
@@ -369,6 +372,67 @@ def write_loop(to: DeviceEmitter, stmt: TileLoop) -> None:
         to.stmts(stmt.body)
 
 
+def write_each(to: DeviceEmitter, stmt: TileEach) -> None:
+    """A loop over items that are counted through, and their coordinates."""
+    counter = to.name(stmt.counter)
+    first, count, step = (to.dim(dim) for dim in (stmt.first, stmt.count, stmt.step))
+    with to.out.block(f"for (index_t {counter} = {first}; {counter} < {count}; {counter} += {step}) {{"):
+        below: Dim = 1
+        for place, extent in reversed(stmt.places):
+            rest = counter if below == 1 else f"{counter} / ({to.dim(below)})"
+            to.out.line(f"[[maybe_unused]] const index_t {to.name(place)} = {rest} % ({to.dim(extent)});")
+            below = product((below, extent))
+        to.stmts(stmt.body)
+
+
+def write_mma(to: DeviceEmitter, stmt: TileMma) -> None:
+    """Every 16x8 tile of the sums, every depth that one instruction takes: fragments in the instruction's order."""
+    kind, pair = dtype_name(stmt.dtype), stmt.pair
+    wide = dtype_name(dtype_of(stmt.sums.buffer))
+    tall, deep, broad = stmt.a.shape[0], stmt.a.shape[2], stmt.b.shape[3]
+    rows, columns = stmt.sums.strides[0], _column_step(stmt.sums, broad)
+    with to.out.block("{"):
+        to.out.line("CUTE_UNROLL")
+        with ExitStack() as stack:
+            for name, count in (("i_", tall // 2), ("j_", broad), ("k_", deep // 2)):
+                to.out.line("CUTE_UNROLL")
+                stack.enter_context(to.out.block(f"for (int {name} = 0; {name} < {count}; ++{name}) {{"))
+            to.out.line(f"alignas(16) {kind} a_[{4 * pair}], b_[{2 * pair}];")
+            to.out.line(f"alignas(16) {wide} sums_[4];")
+            with to.out.block(f"for (int p_ = 0; p_ < {pair}; ++p_) {{"):
+                for word in range(4):
+                    place = _at_text(
+                        to, stmt.a, {0: f"(2 * i_ + {word % 2})", 2: f"(2 * k_ + {word // 2})", 4: "p_"}
+                    )
+                    to.out.line(f"a_[{word * pair} + p_] = {place};")
+                for word in range(2):
+                    place = _at_text(to, stmt.b, {0: f"(2 * k_ + {word})", 2: "p_", 3: "j_"})
+                    to.out.line(f"b_[{word * pair} + p_] = {place};")
+            base = _base(to, stmt.sums)
+            places = [f"{base}[(2 * i_ + {s // 2}) * {rows} + j_ * {columns} + {s % 2}]" for s in range(4)]
+            for s, place in enumerate(places):
+                to.out.line(f"sums_[{s}] = {place};")
+            for name, count in (("sums_", 4), ("a_", 4 * pair), ("b_", 2 * pair)):
+                to.out.line(
+                    f"auto {name}t_ = cute::make_tensor(&{name}[0], cute::make_layout(cute::Int<{count}>{{}}));"
+                )
+            to.out.line(f"ops::mma(ops::atom::mma_sync<{kind}>{{}}, sums_t_, a_t_, b_t_);")
+            for s, place in enumerate(places):
+                to.out.line(f"{place} = sums_[{s}];")
+
+
+def _column_step(sums: Part, pieces: int) -> Dim:
+    """Registers from one piece of eight columns to the next."""
+    return 2 if pieces > 1 else 0
+
+
+def _at_text(to: DeviceEmitter, part: Part, places: dict[int, str]) -> str:
+    """An element of a part at given indices, as text."""
+    terms = [f"({to.dim(part.offset)})"]
+    terms += [f"{index} * ({to.dim(part.strides[mode])})" for mode, index in places.items()]
+    return f"{_base(to, part)}[{' + '.join(terms)}]"
+
+
 def write_only(to: DeviceEmitter, stmt: TileOnly) -> None:
     """One of several holders acts."""
     with to.out.block(f"if ({' && '.join(f'{to.dim(dim)} == 0' for dim in stmt.zeros)}) {{"):
@@ -380,10 +444,12 @@ TILE_WRITERS: dict[type, Callable[[Any, Any], None]] = {
     TileAsync: write_async,
     TileContract: write_contract,
     TileCopy: write_copy,
+    TileEach: write_each,
     TileFill: write_fill,
     TileGather: write_gather,
     TileLoop: write_loop,
     TileMap: write_map,
+    TileMma: write_mma,
     TileOnly: write_only,
     TilePad: write_pad,
     TileReduce: write_reduce,
