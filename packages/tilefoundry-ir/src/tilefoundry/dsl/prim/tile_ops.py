@@ -11,6 +11,7 @@ from tilefoundry.dsl.context import BodyContext
 from tilefoundry.dsl.literals import constant, is_number
 from tilefoundry.dsl.prim.buffers import view
 from tilefoundry.dsl.prim.scalars import scalar_of
+from tilefoundry.dsl.prim.tile_shapes import check_tile_shapes
 from tilefoundry.ir.core.expr import Expr
 from tilefoundry.ir.core.kinds import BinaryKind, ReduceKind, UnaryKind, kind_from_name
 from tilefoundry.ir.tir import MmaAtom, atom_named, classify_sync
@@ -108,6 +109,7 @@ def evaluate_tile_op(
         operands, attrs = _bind(name, signature, list(args), dict(kwargs))
         values = {key: _operand(ctx, node, signature, key, operands) for key in operands}
         _check_alike(name, signature, values)
+        check_tile_shapes(name, {key: values[key].type for key in values}, attrs)
         if name == "sync":
             _check_sync(ctx, attrs["mesh"])
         elif name == "mma":
