@@ -27,6 +27,7 @@ RULES = {
     "function.base-has-no-body": "The base class of function bodies raises; a subclass runs.",
     # ABI
     "abi.types-reused": "A parameter's ABI is its name and its IR type, DimVars included.",
+    "abi.one-derivation": "A parameter's ABI is derived in one place, for compiled entries as for functions.",
     "abi.counts": "Inputs lead and outputs trail, told apart by the output count.",
     "abi.entry-of-function": "A HIR function's ABI has one entry per declared parameter and no outputs.",
     # Converters and prepare
@@ -76,6 +77,7 @@ RULES = {
     "launcher.tvm-ffi": "Libraries are opened through TVM FFI.",
     "launcher.entry-symbol": "The entry is the symbol of its name.",
     "launcher.dlpack-arguments": "Any DLPack tensor serves as an argument.",
+    "launcher.geometry": "Launch geometry lives in the entry; no description that goes with a library steers a call.",
     "launcher.build": "build links, loads and binds the entry; users see the runtime module alone.",
     "launcher.exported-symbol": "A library exports its entry as a TVM FFI function over flattened inputs and outputs.",
     # jit

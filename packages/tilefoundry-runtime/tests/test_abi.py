@@ -1,5 +1,8 @@
 """ParamABI, EntryABI and the body of a function. Oracle: the declared types of the toy programs."""
 
+import ast
+from pathlib import Path
+
 import pytest
 import toy
 
@@ -87,3 +90,18 @@ def test_the_base_body_raises_and_a_subclass_runs():
 def test_a_body_needs_an_abi():
     with pytest.raises(TypeError, match="entry_abi_of"):
         RuntimeFunction("scale")
+
+
+@pytest.mark.spec("abi.one-derivation")
+def test_a_parameters_abi_is_derived_in_one_place():
+    # Every call of ParamABI's constructor in the sources of all wheels: the derivation, and reading a saved one.
+    root = Path(__file__).resolve().parents[3] / "packages"
+    texts = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*/src/**/*.py")}
+    calls = {
+        name
+        for name, text in texts.items()
+        if "ParamABI" in text
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "ParamABI"
+    }
+    assert calls == {"abi.py", "abi_text.py"}

@@ -186,6 +186,12 @@ def test_kernel_records_survive(library, tmp_path):
     assert load_compiled(str(tmp_path / "k")).kernels == KERNELS
 
 
+@pytest.mark.spec("launcher.geometry")
+def test_nothing_is_launched_by_a_kernel_record(saved):
+    edit(saved, kernels=[{"name": "", "grid": "none", "block": 0, "registers": None, "shared_bytes": 2**40}])
+    torch.testing.assert_close(load_compiled(str(saved))(X, W), X + 1)
+
+
 def test_a_folder_without_kernel_records_has_none(saved):
     edit(saved, kernels=None)
     assert load_compiled(str(saved)).kernels == ()

@@ -12,18 +12,32 @@ from tilefoundry.codegen.cpu.erase import ErasePlacement
 from tilefoundry.codegen.cpu.inplace import INPLACE
 from tilefoundry.codegen.cpu.link import link_cpu
 from tilefoundry.codegen.cpu.place import Place
+from tilefoundry.codegen.cpu.prims import LowerPrims, OnFunctions
 from tilefoundry.codegen.cpu.share import ShareKernels
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.codegen.supported import CheckSupported
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.passes import PARAM_PATHS, Canonicalise, InlineCalls, Pass, RemoveDeadCode, UnrollLoops
 from tilefoundry.ir.tir import PrimFunction
-from tilefoundry.ir.types import TensorType
-from tilefoundry.runtime import CompiledModule, EntryABI, ParamABI
+from tilefoundry.runtime import CompiledModule, EntryABI, param_abi_of
 from tilefoundry.runtime.linking import LinkedModule, load_linked_module, native_arch
 from tilefoundry.target import CompilerOptions, CpuTarget, Target
 
 __all__ = ["CpuBackend"]
+
+
+_PLACING: tuple[Pass, ...] = (
+    InlineCalls(),
+    UnrollLoops(),
+    ErasePlacement(),
+    DecomposeRows(),
+    Canonicalise(),
+    RemoveDeadCode(),
+    CheckSupported("cpu"),
+    Place(),
+    Bufferise(),
+)
+"""From HIR to kernels and their host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +52,8 @@ class CpuBackend:
     def pipeline(self, target: Target, options: CompilerOptions) -> tuple[Pass, ...]:
         """The passes, in order."""
         return (
-            InlineCalls(),
-            UnrollLoops(),
-            ErasePlacement(),
-            DecomposeRows(),
-            Canonicalise(),
-            RemoveDeadCode(),
-            CheckSupported("cpu"),
-            Place(),
-            Bufferise(),
+            LowerPrims(),
+            *map(OnFunctions, _PLACING),
             ShareKernels(),
         )
 
@@ -74,12 +81,11 @@ def entry_abi(module: Module) -> EntryABI:
     entry = module.entry_function()
     assert isinstance(entry, PrimFunction)
     paths = module.metadata[PARAM_PATHS]
-    params = []
-    for param, path in zip(entry.params, paths, strict=True):
-        assert isinstance(param.type, TensorType)
-        params.append(ParamABI(path, param.type))
+    params = tuple(
+        replace(param_abi_of(param), name=path) for param, path in zip(entry.params, paths, strict=True)
+    )
     weights = tuple(
         (i, path) for i, (param, path) in enumerate(zip(entry.params, paths, strict=True)) if param.is_const
     )
     inplace = module.metadata.get(INPLACE, ())
-    return EntryABI(entry.name, tuple(params), entry.output_count, weights, inplace)
+    return EntryABI(entry.name, params, entry.output_count, weights, inplace)
