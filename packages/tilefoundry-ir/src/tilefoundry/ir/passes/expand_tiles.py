@@ -32,7 +32,7 @@ from tilefoundry.ir.tir import (
 )
 from tilefoundry.ir.types import Dim, DType, TensorType, scalar, type_dim_vars
 
-__all__ = ["ExpandTiles"]
+__all__ = ["ExpandTiles", "names_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,12 @@ class ExpandTiles:
 
 
 def _expanded(function: PrimFunction) -> PrimFunction:
-    writer = _Expander(Names(_names(function)))
+    writer = _Expander(Names(names_in(function)))
     return replace(function, body=writer.block(function.body))
 
 
-def _names(function: PrimFunction) -> set[str]:
+def names_in(function: PrimFunction) -> set[str]:
+    """Every name of the function: parameters, extents, scalars, buffers, indices."""
     found = {param.name for param in function.params}
     found |= {var.name for param in function.params for var in type_dim_vars(param.type)}
     for stmt in walk_tir(function.body):

@@ -8,7 +8,7 @@ from tilefoundry.ir.core.expr import Constant, Expr, Var
 from tilefoundry.ir.tir import Apply, BufferView, For, Load, Operand, TirStmt, compute_dtype
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, bounds, scalar
 
-__all__ = ["apply", "element", "index_dim", "integer", "loop", "number"]
+__all__ = ["apply", "cast", "element", "index_dim", "integer", "loop", "number"]
 
 
 def apply(op: str, *args: Expr) -> Apply:
@@ -46,14 +46,15 @@ def element(operand: Operand, place: Sequence[Dim], dtype: DType) -> Expr:
         index: Dim = operand.offset
         for position, stride in zip(at, operand.strides, strict=True):
             index = index + position * stride
-        return _cast(Load.of(operand.buffer, index), dtype)
+        return cast(Load.of(operand.buffer, index), dtype)
     held = operand.type.dtype
     # A cast to a small float rounds and leaves the value in its compute type.
     rounded = Apply(scalar(compute_dtype(held)), "cast", (operand.at(at),), (("dtype", held),))
-    return _cast(rounded, dtype)
+    return cast(rounded, dtype)
 
 
-def _cast(value: Expr, dtype: DType) -> Expr:
+def cast(value: Expr, dtype: DType) -> Expr:
+    """``value`` as a scalar of ``dtype``."""
     if value.type == scalar(dtype):
         return value
     return Apply(scalar(compute_dtype(dtype)), "cast", (value,), (("dtype", dtype),))
