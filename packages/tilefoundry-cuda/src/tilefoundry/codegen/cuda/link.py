@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tilefoundry.codegen.cache import DiskCache, cache_directory
 from tilefoundry.codegen.cuda.emit import CudaSource
-from tilefoundry.codegen.cuda.toolchain import find_headers, find_nvcc, find_nvrtc
+from tilefoundry.codegen.cuda.toolchain import DeviceHeaders, find_headers, find_nvcc, find_nvrtc
 from tilefoundry.codegen.headers import include_dirs
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.codegen.toolchain import (
@@ -26,10 +26,11 @@ from tilefoundry.codegen.toolchain import (
 from tilefoundry.runtime.linking import LinkedModule
 from tilefoundry.target import CompilerOptions, CudaTarget
 
-__all__ = ["DeviceTool", "compile_images", "device_tool", "host_headers", "link_cuda"]
+__all__ = ["DeviceTool", "compile_images", "device_headers", "device_tool", "host_headers", "link_cuda"]
 
 _SHOWN = 40
 _OBJECT = "entry.o"
+_INCLUDE = "#include <tilefoundry/runtime.h>\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,15 @@ def device_tool(arch: str, options: CompilerOptions) -> DeviceTool:
     return DeviceTool("nvrtc", f"{nvrtc.version} {nvrtc.path} {headers.version}", flags, includes)
 
 
-def compile_images(source: CudaSource, folder: Path, tool: DeviceTool) -> None:
-    """Write ``image<i>.cubin`` for every device text; several at a time."""
+def device_headers(root: Path, tool: DeviceTool, text: str) -> DeviceHeaders:
+    """The precompiled runtime headers for device texts that begin as ``text`` does, in the cache at ``root``."""
+    prefix = text[: text.index(_INCLUDE) + len(_INCLUDE)]
+    return DeviceHeaders(root, find_nvrtc(), (*tool.flags, *tool.includes), prefix, headers_digest())
+
+
+def compile_images(source: CudaSource, folder: Path, tool: DeviceTool, root: Path | None = None) -> None:
+    """Write ``image<i>.cubin`` for every device text, several at a time; with precompiled headers where the cache at
+    ``root`` holds some."""
 
     def one(number: int) -> None:
         text, name = source.devices[number], f"image{number}.cu"
@@ -118,10 +126,21 @@ def compile_images(source: CudaSource, folder: Path, tool: DeviceTool) -> None:
             (folder / name).write_text(text)
             find_nvcc().compile(folder / name, target, (*tool.flags, *tool.includes))
         else:
-            target.write_bytes(find_nvrtc().compile(text, name, (*tool.flags, *tool.includes)))
+            target.write_bytes(_compiled_by_nvrtc(text, name, tool, root))
 
     with ThreadPoolExecutor(max(len(source.devices), 1)) as pool:
         list(pool.map(one, range(len(source.devices))))
+
+
+def _compiled_by_nvrtc(text: str, name: str, tool: DeviceTool, root: Path | None) -> bytes:
+    headers = None if root is None else device_headers(root, tool, text)
+    cubin = None if headers is None else headers.compile(text, name)
+    if cubin is not None:
+        return cubin
+    cubin = find_nvrtc().compile(text, name, (*tool.flags, *tool.includes))
+    if headers is not None:
+        headers.want()
+    return cubin
 
 
 def _host_flags(compiler: Compiler, options: CompilerOptions) -> tuple[str, ...]:
@@ -170,7 +189,7 @@ def _build(
     """The host object and the images side by side, then one link that embeds the images."""
     with ThreadPoolExecutor(1) as pool:
         host = pool.submit(_compile_host, source, folder, headers)
-        compile_images(source, folder, tool)
+        compile_images(source, folder, tool, headers.root)
         host.result()
     images = range(len(source.devices))
     (folder / "images.s").write_text("".join(_embedding(i) for i in images) + _NO_EXECSTACK)

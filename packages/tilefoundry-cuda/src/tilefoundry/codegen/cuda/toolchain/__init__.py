@@ -3,5 +3,6 @@
 from tilefoundry.codegen.cuda.toolchain.cuda_headers import CudaHeaders, find_headers
 from tilefoundry.codegen.cuda.toolchain.nvcc import Nvcc, find_nvcc
 from tilefoundry.codegen.cuda.toolchain.nvrtc import Nvrtc, find_nvrtc
+from tilefoundry.codegen.cuda.toolchain.nvrtc_precompiled import DeviceHeaders
 
-__all__ = ["CudaHeaders", "Nvcc", "Nvrtc", "find_headers", "find_nvcc", "find_nvrtc"]
+__all__ = ["DeviceHeaders", "CudaHeaders", "Nvcc", "Nvrtc", "find_headers", "find_nvcc", "find_nvrtc"]
