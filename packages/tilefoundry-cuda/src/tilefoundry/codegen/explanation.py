@@ -108,8 +108,13 @@ def explain(mod: Any, *, target: Target | str | None = None) -> Explanation:
 
 def _until_placed(passes: tuple[Pass, ...]) -> tuple[Pass, ...]:
     """The passes up to the one that outlines kernels; a wrapped one counts as what it wraps."""
-    inner = [getattr(one, "inner", one) for one in passes]
-    return passes[: next(i for i, one in enumerate(inner) if isinstance(one, Place)) + 1]
+    return passes[: next(i for i, one in enumerate(passes) if isinstance(_innermost(one), Place)) + 1]
+
+
+def _innermost(one: Any) -> Any:
+    while hasattr(one, "inner"):
+        one = one.inner
+    return one
 
 
 def _facts(entry: Function | Variant, kind: str) -> Iterator[KernelFacts]:

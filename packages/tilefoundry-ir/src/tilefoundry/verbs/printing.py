@@ -20,7 +20,7 @@ def printing(
     """
     if wanted is False:
         return None
-    names = list(dict.fromkeys(type(one).__name__ for one in passes))
+    names = list(dict.fromkeys(_name(one) for one in passes))
     chosen = set(names) if wanted is True else {wanted} if isinstance(wanted, str) else set(wanted)
     unknown = sorted(chosen - set(names))
     if unknown:
@@ -29,7 +29,14 @@ def printing(
         )
 
     def show(one: Pass, module: Module) -> None:
-        if type(one).__name__ in chosen:
-            print(f"# after {type(one).__name__}\n{as_script(module)}")
+        if _name(one) in chosen:
+            print(f"# after {_name(one)}\n{as_script(module)}")
 
     return show
+
+
+def _name(one: Pass) -> str:
+    """The pass's name; one that only says when another runs goes by that one's."""
+    while hasattr(one, "inner"):
+        one = one.inner
+    return type(one).__name__

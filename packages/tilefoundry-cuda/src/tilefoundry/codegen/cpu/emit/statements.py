@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name, expr_text, literal, view_text
+from tilefoundry.codegen.cpu.emit.tile_calls import tile_call
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Expr, Var
@@ -45,10 +46,17 @@ def quoted(text: str) -> str:
 
 @dataclass(slots=True)
 class StatementEmitter:
-    """Writes statements to ``out``; ``names`` maps names of the program to identifiers."""
+    """Writes statements to ``out``.
+
+    Attributes:
+        out: where to.
+        names: names of the program -> identifiers.
+        vector: inside a loop that vectorises, whose accumulators it joins itself.
+    """
 
     out: Writer
     names: Mapping[str, str]
+    vector: bool = False
 
     def stmts(self, stmts: tuple[TirStmt, ...]) -> None:
         """All of ``stmts`` in order."""
@@ -85,6 +93,10 @@ class StatementEmitter:
             value = f"ops::abs_op{{}}({value})"
         sign = "<" if stmt.kind is ReduceKind.MIN else ">"
         fresh = f"{target}_next_"
+        if not self.vector:
+            kind, op = dtype_name(_dtype(stmt.target)), f"ops::{stmt.kind.value}_op"
+            self.out.line(f"{target} = {op}::join<{kind}>({target}, {value});")
+            return
         if _dtype(stmt.target).is_float:
             value, target = f"{_key_function(stmt)}({value})", f"{target}_key_"
             self.out.line(f"const auto {fresh} = {value};")
@@ -122,8 +134,10 @@ class StatementEmitter:
             self.out.directive(f"#pragma omp simd{self._reductions(joins, extremes)}")
         step = f"{index} += {dim_text(stmt.step, self.names)}" if stmt.step != 1 else f"++{index}"
         start, stop = dim_text(stmt.start, self.names), dim_text(stmt.stop, self.names)
+        outside, self.vector = self.vector, self.vector or stmt.kind == "vector"
         with self.out.block(f"for (index_t {index} = {start}; {index} < {stop}; {step}) {{"):
             self.stmts(stmt.body)
+        self.vector = outside
         for join in extremes:
             target = self.name(join.target)
             self.out.line(f"{target} = from_key({target}_key_);")
@@ -167,8 +181,11 @@ class StatementEmitter:
                 self.stmts(stmt.orelse)
 
     def _evaluate(self, stmt: Evaluate) -> None:
-        args = [self.expr(arg) for arg in stmt.args] + [attr_text(value) for _, value in stmt.attrs]
-        self.out.line(f"ops::{stmt.op}({', '.join(args)});")
+        call = tile_call(stmt, self.names)
+        if call is None:
+            args = [self.expr(arg) for arg in stmt.args] + [attr_text(value) for _, value in stmt.attrs]
+            call = f"ops::{stmt.op}({', '.join(args)})"
+        self.out.line(f"{call};")
 
     def _contraction(self, stmt: Contraction) -> None:
         whole = "true" if stmt.whole_rows else "false"
