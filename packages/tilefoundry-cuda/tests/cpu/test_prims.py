@@ -96,10 +96,24 @@ def contracted(x: Tensor[(8, 4), "f32"], w: Tensor[(4, 8), "f32"], y: Tensor[(8,
         y[i, j] = a
 
 
+@prim_func
+def attended(q: Tensor[(1, 4, N, 8), "f32"], k: Tensor[(1, 2, N, 8), "f32"], y: Tensor[(1, N, 4, 8), "f32"]):
+    for b, h, i, d, o in T.attention(q, k, k, causal=True):
+        y[b, i, h, d] = o * 2.0
+
+
+def test_tile_products_and_attention():
+    x, w = torch.randn(8, 4), torch.randn(4, 8)
+    torch.testing.assert_close(jit(contracted, target="cpu")(x, w), x @ w)
+    q, k = torch.randn(1, 4, 9, 8), torch.randn(1, 2, 9, 8)
+    kk = k.repeat_interleave(2, dim=1)
+    wanted = torch.nn.functional.scaled_dot_product_attention(q, kk, kk, is_causal=True)
+    torch.testing.assert_close(jit(attended, target="cpu")(q, k), wanted.transpose(1, 2) * 2.0)
+
+
 REFUSED = {
     "synced": (synced, r"synced: T\.sync is not compiled for the cpu target: .*leave it out"),
     "staged": (staged, r"staged: T\.copy_async is not compiled for the cpu target: use T\.copy"),
-    "contracted": (contracted, r"contracted: T\.contract .*x @ y"),
 }
 
 

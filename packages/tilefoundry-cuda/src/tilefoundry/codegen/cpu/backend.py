@@ -17,7 +17,15 @@ from tilefoundry.codegen.cpu.share import ShareKernels
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.codegen.supported import CheckSupported
 from tilefoundry.ir.core.module import Module
-from tilefoundry.ir.passes import PARAM_PATHS, Canonicalise, InlineCalls, Pass, RemoveDeadCode, UnrollLoops
+from tilefoundry.ir.passes import (
+    PARAM_PATHS,
+    Canonicalise,
+    ExpandTiles,
+    InlineCalls,
+    Pass,
+    RemoveDeadCode,
+    UnrollLoops,
+)
 from tilefoundry.ir.tir import PrimFunction
 from tilefoundry.runtime import CompiledModule, EntryABI, param_abi_of
 from tilefoundry.runtime.linking import LinkedModule, load_linked_module, native_arch
@@ -52,6 +60,7 @@ class CpuBackend:
     def pipeline(self, target: Target, options: CompilerOptions) -> tuple[Pass, ...]:
         """The passes, in order."""
         return (
+            ExpandTiles(),
             LowerPrims(),
             *map(OnFunctions, _PLACING),
             ShareKernels(),
