@@ -17,12 +17,13 @@ from tilefoundry.ir.tir import MeshScope
 from tilefoundry.target import CudaTarget
 
 from .emulating import emulate
+from .hand_placed_loops import PROGRAMS as LOOPS
 from .hand_placed_modules import PROGRAMS as MODULES
 from .hand_placed_programs import PROGRAMS as KERNELS
 from .hand_placed_programs import arguments, compare, wanted
 from .runners import compile_device_code
 
-PROGRAMS = {**KERNELS, **MODULES}
+PROGRAMS = {**KERNELS, **MODULES, **LOOPS}
 SEVERAL = {"launches": 3, "children": 2, "variants": 2, "host_between": 3, "conditions": 2}
 H200 = CudaTarget("nvidia.h200_sxm")
 

@@ -16,6 +16,7 @@ from tilefoundry.codegen.cuda.tiles import (
     TileMap,
     TilePad,
     TileReduce,
+    TileRotate,
     TileSync,
     tile_bodies,
 )
@@ -191,6 +192,8 @@ def inner_statements(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
             yield from (Store(pack.buffer, pack.index, pack.name) for pack in stmt.stores)
         if isinstance(stmt, _WRITING) and stmt.target.space == "gmem":
             yield Store(stmt.target.buffer, 0, stmt.target.buffer)
+        if isinstance(stmt, TileRotate) and stmt.pair is not None:
+            yield from (Store(space, 0, space) for space in stmt.pair)
         if isinstance(stmt, TileSync) and stmt.barrier is not None:
             yield Store(stmt.barrier, 0, stmt.barrier)
         for body in tile_bodies(stmt):

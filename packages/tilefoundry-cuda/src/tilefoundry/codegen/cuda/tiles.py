@@ -32,6 +32,7 @@ __all__ = [
     "TileOnly",
     "TilePad",
     "TileReduce",
+    "TileRotate",
     "TileRegisters",
     "TileShared",
     "TileSync",
@@ -263,6 +264,21 @@ class TileLoop:
     step: Dim
     body: tuple[TirStmt, ...]
     window: tuple[Var, Dim] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TileRotate:
+    """A pointer of a loop.
+
+    Without ``pair``: ``pointer`` begins at ``source``, to be read through, or written where ``writes`` says so. With
+    it: ``pointer`` moves on to ``source``, itself a pointer that alternates between the two workspaces of ``pair``.
+    """
+
+    pointer: Var
+    source: Var
+    offset: Dim = 0
+    pair: tuple[Var, Var] | None = None
+    writes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

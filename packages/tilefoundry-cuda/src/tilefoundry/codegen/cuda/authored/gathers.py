@@ -30,7 +30,7 @@ def gather(
     Raises NotFollowed for a table in registers.
     """
     source = call.args[0]
-    table = to.values.get(source.name) if isinstance(source, Var) else None
+    table = to.value(source.name, name) if isinstance(source, Var) else None
     if not isinstance(table, Held) or table.space == "rmem":
         raise NotFollowed(
             f"{to.name}.{name}: tf.index_select picks rows of a table in gmem or smem; bring the table there first"

@@ -10,8 +10,8 @@ from tilefoundry.codegen.cuda.authored.joins import lower_reduce
 from tilefoundry.codegen.cuda.authored.loops import lower_loop
 from tilefoundry.codegen.cuda.authored.maps import apply_map, is_map
 from tilefoundry.codegen.cuda.authored.memory import BARRIER_TYPE, Hazards
-from tilefoundry.codegen.cuda.authored.moves import lower_local, lower_reshard
-from tilefoundry.codegen.cuda.authored.operands import operand_part, result_groups
+from tilefoundry.codegen.cuda.authored.moves import lower_local, lower_reshard, store_global
+from tilefoundry.codegen.cuda.authored.operands import materialised, operand_part, result_groups
 from tilefoundry.codegen.cuda.authored.products import lower_matmul
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
 from tilefoundry.codegen.cuda.authored.results import changed_values, homes_of, placed_windows, use_counts
@@ -174,7 +174,7 @@ class _Lowering:
         call = bind.value
         assert isinstance(call, Call), "calls were inlined"
         rule = _RULES.get(call.op.name)
-        if rule is not None and not self._is_unplaced(bind, call):
+        if rule is not None:
             self.to.out.append(Comment(f"{bind.target.name} = tf.{call.op.name}: {bind.target.type}"))
             rule(self.to, bind, call)
         elif is_map(call) and self._is_placed(bind):
@@ -189,9 +189,6 @@ class _Lowering:
                 "scope; call it outside of the scope, or write it with elementwise ops, reductions and products"
             )
 
-    def _is_unplaced(self, bind: Bind, call: Call) -> bool:
-        return False
-
     def _is_placed(self, bind: Bind) -> bool:
         """Whether the type says who holds the value."""
         type_ = bind.target.type
@@ -203,8 +200,6 @@ class _Lowering:
         lazy = Lazy(bind)
         self.to.values[bind.target.name] = lazy
         if self._is_placed(bind) and storage_of(bind.target.type) != "gmem":  # type: ignore[arg-type]  # a tensor
-            from tilefoundry.codegen.cuda.authored.operands import materialised
-
             type_ = bind.target.type
             assert isinstance(type_, TensorType)
             space, layout, scope = self.to.space_of(type_, bind.target.name)
@@ -229,8 +224,6 @@ class _Lowering:
             to.hazards.before_write(held, name)
         apply_map(to, call, operands, to.own_part(held, space), name)
         if where == "gmem":
-            from tilefoundry.codegen.cuda.authored.moves import store_global
-
             home = to.homes.get(name)
             target = Held.viewed(home) if home is not None else to.workspace(name, type_.dtype, type_.shape)
             store_global(to, held, target, name)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tilefoundry.codegen.cpu.views import View, contiguous_strides
 from tilefoundry.codegen.cuda.authored.memory import Uniform
+from tilefoundry.codegen.cuda.authored.operands import operand_part, result_groups
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
 from tilefoundry.codegen.cuda.authored.scope import Scope
 from tilefoundry.codegen.cuda.authored.space import Held, Space
 from tilefoundry.codegen.cuda.authored.windows import owned_value
 from tilefoundry.codegen.cuda.authored.writer import KernelWriter, Lazy
-from tilefoundry.codegen.cuda.tiles import TileCopy, TileLoop
+from tilefoundry.codegen.cuda.tiles import TileCopy, TileFill, TileLoop, TileRotate
 from tilefoundry.ir.core.expr import Atom, Carry, Constant, For, Stmt, Var
 from tilefoundry.ir.types import Dim, DimVar, DType, StorageKind, TensorType, bounds, scalar
 from tilefoundry.ir.types.dim import product
@@ -38,6 +40,8 @@ def lower_loop(to: KernelWriter, loop: For, body: Callable[[tuple[Stmt, ...]], N
         to.hazards.touched |= touched
     to.taken -= added
     to.hazards.uniform = before
+    to.out.extend(to.pointers)
+    to.pointers.clear()
     window = None
     if loop.window is not None:
         window = (Var(scalar(DType.i64), loop.window.name), loop.step)
@@ -81,6 +85,9 @@ def _begin(to: KernelWriter, carry: Carry, loop: For) -> Held:
     assert isinstance(type_, TensorType)
     value = to.values.get(carry.initial.name) if isinstance(carry.initial, Var) else None
     in_memory = isinstance(value, Held) and value.space == "gmem"
+    if in_memory and carry.inner.name not in to.changed:
+        assert isinstance(value, Held)
+        return _pointed(to, value, carry.inner.name)
     if in_memory or (isinstance(value, Lazy) and _goes_to_memory(to, type_, carry)):
         assert isinstance(carry.initial, Var)
         return owned_value(to, carry.initial, carry.inner.name)
@@ -89,6 +96,37 @@ def _begin(to: KernelWriter, carry: Carry, loop: For) -> Held:
     held = to.registers_over(name, type_.dtype, type_.shape, space, layout, scope)
     _assign(to, carry.initial, held, name)
     return held
+
+
+def _pointed(to: KernelWriter, value: Held, name: str) -> Held:
+    """A value in memory that is other memory each turn, behind a pointer of its own."""
+    if not value.view.is_packed:
+        raise NotFollowed(
+            f"{to.name}.{name} carries a strided window; copy it to dense memory before the loop"
+        )
+    pointer = to.numbered("p", name)
+    to.out.append(TileRotate(Var(TensorType((), value.dtype), pointer), value.buffer, value.offset))
+    dense = View(pointer, value.dtype, value.shape, contiguous_strides(value.shape))
+    return replace(Held.viewed(dense), layout=value.layout, scope=value.scope)
+
+
+def _rotated(to: KernelWriter, loop: For, carry: Carry, held: Held, value: object) -> None:
+    """The turn's result becomes the carried memory, and the next turn writes to the other of two workspaces.
+
+    Everybody meets in between: nobody still reads what the next turn writes, all see what this one wrote.
+    """
+    name = carry.inner.name
+    spaces = {space.name: space for space in to.workspaces}
+    fresh = isinstance(value, Held) and value.space == "gmem" and value.buffer.name in spaces
+    if not fresh or not isinstance(value, Held) or value.view.offset != 0 or not value.view.is_packed:
+        raise NotFollowed(
+            f"{to.name}: the loop over {loop.index.name} carries {name} in gmem, and a turn gives it memory that is "
+            'not its own; end the turn with tf.reshard(x, shape, "gmem"), or replace windows of it with tf.insert_slice'
+        )
+    to.hazards.meet(name)
+    pair = to.twice(value.buffer.name)
+    to.out.append(TileRotate(held.buffer, value.buffer, 0, pair))
+    to.pointers.append(TileRotate(value.buffer, pair[0], 0, writes=True))
 
 
 def _goes_to_memory(to: KernelWriter, type_: TensorType, carry: Carry) -> bool:
@@ -101,9 +139,6 @@ def _goes_to_memory(to: KernelWriter, type_: TensorType, carry: Carry) -> bool:
 
 def _assign(to: KernelWriter, atom: Atom, held: Held, name: str) -> None:
     """Copy a value into the registers of a carried one."""
-    from tilefoundry.codegen.cuda.authored.operands import operand_part, result_groups
-    from tilefoundry.codegen.cuda.tiles import TileFill
-
     space = Space(held.extents, held.own)
     target = to.own_part(held, space)
     if isinstance(atom, Constant):
@@ -122,13 +157,10 @@ def _carry_on(to: KernelWriter, loop: For, kept: list[Held]) -> None:
     for carry, result, held in zip(loop.carries, loop.body.results, kept, strict=True):
         value = to.values.get(result.name) if isinstance(result, Var) else None
         if held.space == "gmem":
-            if not isinstance(value, Held) or value.buffer.name != held.buffer.name:
-                raise NotFollowed(
-                    f"{to.name}: the loop over {loop.index.name} carries {carry.inner.name} in gmem and gives it other "
-                    "memory each turn; replace windows of it with tf.insert_slice, or carry it in registers"
-                )
+            if not isinstance(value, Held) or value.view != held.view:
+                _rotated(to, loop, carry, held, value)
             continue
-        if isinstance(value, Held) and value.buffer.name == held.buffer.name:
+        if isinstance(value, Held) and _place(value) == _place(held):
             continue
         if isinstance(value, Held) and value.buffer.name in own:
             copy = to.registers_over(
@@ -145,6 +177,11 @@ def _carry_on(to: KernelWriter, loop: For, kept: list[Held]) -> None:
         moves.append((result, held, carry.inner.name))
     for result, held, name in moves:
         _assign(to, result, held, name)
+
+
+def _place(held: Held) -> tuple[object, ...]:
+    """Where a value's elements lie."""
+    return held.buffer.name, held.offset, held.extents, held.strides
 
 
 def _close(to: KernelWriter, loop: For) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilefoundry.codegen.cuda.authored.joins import join_partials
-from tilefoundry.codegen.cuda.authored.operands import as_held, materialised
+from tilefoundry.codegen.cuda.authored.operands import aligned_part, as_held, materialised
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
 from tilefoundry.codegen.cuda.authored.space import Held, Space
 from tilefoundry.codegen.cuda.authored.spread import spread
@@ -27,7 +27,7 @@ def lower_reshard(to: KernelWriter, bind: Bind, call: Call) -> None:
     wanted = storage_of(type_)
     if wanted == "none":
         wanted = "gmem"
-    held = to.values[source_atom.name]
+    held = to.value(source_atom.name, name)
     if isinstance(held, Lazy):
         held = _computed(to, held, type_, wanted, name)
         if wanted == "rmem":
@@ -167,8 +167,6 @@ def replace_layout(type_: TensorType, held: Held) -> TensorType:
 
 def _selected(to: KernelWriter, held: Held, type_: TensorType, name: str) -> Held:
     """From a value that every instance holds whole to the part that each shall hold."""
-    from tilefoundry.codegen.cuda.authored.operands import aligned_part
-
     target = to.registers(name, type_)
     space = _space_of(target)
     part = aligned_part(to, held, space, target.shape, target.extents, name)

@@ -24,7 +24,7 @@ def as_held(to: KernelWriter, atom: Atom, name: str) -> Held:
 
     Raises NotFollowed for one without.
     """
-    value = to.values.get(atom.name) if isinstance(atom, Var) else None
+    value = to.value(atom.name, name) if isinstance(atom, Var) else None
     if isinstance(value, Held):
         return value
     shown = atom.name if isinstance(atom, Var) else atom.value
@@ -65,7 +65,7 @@ def operand_part(
     """An operand of an op over ``space`` whose result has ``shape``: a literal, or the elements that it meets."""
     if isinstance(atom, Constant):
         return atom
-    value = to.values[atom.name]
+    value = to.value(atom.name, name)
     if isinstance(value, Lazy):
         return _lazy_part(to, value, space, shape, groups, place, name)
     layout, scope = place

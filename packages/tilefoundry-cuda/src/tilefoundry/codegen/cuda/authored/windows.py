@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
@@ -48,7 +48,7 @@ def lower_view(to: KernelWriter, bind: Bind, call: Call) -> None:
     """The same storage under another shape."""
     name, type_ = bind.target.name, bind.target.type
     source = call.args[0]
-    held = to.values[source.name] if isinstance(source, Var) else None
+    held = to.value(source.name, name) if isinstance(source, Var) else None
     if not isinstance(held, Held):
         raise NotFollowed(
             f"{to.name}.{name} = tf.{call.op.name}(...) is a view of a value without a place; bring it to registers "
@@ -136,6 +136,7 @@ def window_home(to: KernelWriter, name: str, type_: TensorType) -> Held:
     assert isinstance(dst, Var)
     held = owned_value(to, dst, bind.target.name)
     starts = starts_of(to, bind.value, "offsets", bind.value.args[2:], bind.target.name)
+    to.overwrite(held)
     return Held.viewed(held.view.slice(starts, type_.shape, (1,) * len(type_.shape)))
 
 
@@ -199,10 +200,3 @@ def _begin(to: KernelWriter, value: Held | Lazy, target: Held, name: str) -> Non
     step = product((to.hazards.blocks, to.hazards.threads))
     to.out.append(TileLoop(Var(scalar(DType.i64), index.name), first, size, step, (body,)))
     to.hazards.meet(name)
-
-
-def walk_windows(binds: Sequence[Bind]) -> Iterator[Bind]:
-    """Every insert_slice."""
-    for bind in binds:
-        if isinstance(bind.value, Call) and bind.value.op.name == "insert_slice":
-            yield bind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilefoundry.codegen.cpu.views import View, contiguous_strides
@@ -12,7 +12,7 @@ from tilefoundry.codegen.cuda.authored.memory import Hazards
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
 from tilefoundry.codegen.cuda.authored.scope import Scope
 from tilefoundry.codegen.cuda.authored.space import MOST_REGISTERS, Held, Space, row_major
-from tilefoundry.codegen.cuda.tiles import Fragment, Part, TileOnly, TileRegisters, TileShared
+from tilefoundry.codegen.cuda.tiles import Fragment, Part, TileOnly, TileRegisters, TileRotate, TileShared
 from tilefoundry.ir.core.expr import Bind, Call, Var
 from tilefoundry.ir.passes import Names
 from tilefoundry.ir.types import Dim, DimVar, DType, StorageKind, TensorType, bounds
@@ -57,6 +57,8 @@ class KernelWriter:
         indices: loop variable -> its dim.
         owned: buffers that the kernel may change.
         filled: values whose first contents nobody reads; changed: those of which windows are replaced.
+        pointers: that the loop at hand needs declared before it.
+        stale: values whose memory has been overwritten.
         lane, block: the running thread's and CTA's numbers.
         shared_bytes: declared so far.
     """
@@ -77,11 +79,33 @@ class KernelWriter:
     filled: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     shared_names: set[str] = field(default_factory=set)
+    stale: set[str] = field(default_factory=set)
+    pointers: list[TileRotate] = field(default_factory=list)
     lane: Dim = 0
     block: Dim = 0
     out: list[Any] = field(default_factory=list)
     shared_bytes: int = 0
     count: int = 0
+
+    def value(self, name: str, reader: str) -> Held | Lazy:
+        """Where a value is.
+
+        Raises NotFollowed for one that was overwritten in its place.
+        """
+        if name in self.stale:
+            raise NotFollowed(
+                f"{self.name}.{reader} reads {name} after a window of it was replaced in place; read it before, or "
+                "copy it"
+            )
+        return self.values[name]
+
+    def overwrite(self, held: Held) -> None:
+        """From here on what the buffer held is gone."""
+        self.stale |= {
+            name
+            for name, value in self.values.items()
+            if isinstance(value, Held) and value.space == "gmem" and value.buffer == held.buffer
+        }
 
     @contextmanager
     def nested(self) -> Iterator[list[Any]]:
@@ -137,7 +161,7 @@ class KernelWriter:
                 f"registers, at most {MOST_REGISTERS} are sensible; distribute it over more instances, or go through "
                 "it in tiles"
             )
-        target = Var(TensorType((), dtype), self._numbered("r", name))
+        target = Var(TensorType((), dtype), self.numbered("r", name))
         fragment = None if layout is None or scope is None else fragment_of(layout, scope)
         self.out.append(TileRegisters(target, size, fragment))
         steps = row_major(local)
@@ -175,16 +199,24 @@ class KernelWriter:
                 f"{self.name}.{name}: with it the kernel declares {self.shared_bytes} bytes of shared memory, at most "
                 f"{MOST_SHARED} are declared statically; use smaller tiles"
             )
-        target = Var(TensorType((), dtype), self._numbered("s", name))
+        target = Var(TensorType((), dtype), self.numbered("s", name))
         self.out.append(TileShared(target, size))
         self.shared_names.add(target.name)
         strides = tuple(0 if place is not None else step for place, step in zip(blocks, steps, strict=True))
         return Held(target, "smem", shape, space.extents, strides, 0, blocks, layout, scope)
 
-    def _numbered(self, kind: str, name: str) -> str:
+    def numbered(self, kind: str, name: str) -> str:
         """A name that is no buffer's, so that copies of a kernel are equal whatever their buffers are called."""
         self.count += 1
         return self.names.fresh(f"{kind}{self.count}_{name}")
+
+    def twice(self, name: str) -> tuple[Var, Var]:
+        """Make two of a workspace, which a loop writes in turn; the names of both, its own being a pointer."""
+        at = next(i for i, space in enumerate(self.workspaces) if space.name == name)
+        whole = self.workspaces[at]
+        pair = tuple(replace(whole, name=f"{name}_{i}") for i in range(2))
+        self.workspaces[at : at + 1] = pair
+        return pair[0], pair[1]
 
     def block_places(
         self, layout: ShardLayout | None, scope: Scope | None, rank: int
@@ -201,7 +233,7 @@ class KernelWriter:
 
     def workspace(self, name: str, dtype: DType, shape: tuple[Dim, ...]) -> Held:
         """Global memory for the life of the kernel."""
-        buffer = Var(TensorType((), dtype), self._numbered("w", name))
+        buffer = Var(TensorType((), dtype), self.numbered("w", name))
         self.workspaces.append(Var(TensorType((product(shape),), dtype), buffer.name))
         self.owned.add(buffer.name)
         return Held.viewed(View(buffer.name, dtype, shape, contiguous_strides(shape)))

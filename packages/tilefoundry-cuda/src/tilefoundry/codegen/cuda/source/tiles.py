@@ -26,6 +26,7 @@ from tilefoundry.codegen.cuda.tiles import (
     TilePad,
     TileReduce,
     TileRegisters,
+    TileRotate,
     TileShared,
     TileSync,
     TileText,
@@ -433,6 +434,20 @@ def _at_text(to: DeviceEmitter, part: Part, places: dict[int, str]) -> str:
     return f"{_base(to, part)}[{' + '.join(terms)}]"
 
 
+def write_rotate(to: DeviceEmitter, stmt: TileRotate) -> None:
+    """Declare a pointer, or move two on at the end of a turn."""
+    pointer, source = to.name(stmt.pointer), to.name(stmt.source)
+    if stmt.pair is None:
+        kind = dtype_name(dtype_of(stmt.pointer))
+        to.out.line(
+            f"{'' if stmt.writes else 'const '}{kind}* {pointer} = {source} + ({to.dim(stmt.offset)});"
+        )
+        return
+    first, second = (to.name(space) for space in stmt.pair)
+    to.out.line(f"{pointer} = {source};")
+    to.out.line(f"{source} = {source} == {first} ? {second} : {first};")
+
+
 def write_only(to: DeviceEmitter, stmt: TileOnly) -> None:
     """One of several holders acts."""
     with to.out.block(f"if ({' && '.join(f'{to.dim(dim)} == 0' for dim in stmt.zeros)}) {{"):
@@ -454,6 +469,7 @@ TILE_WRITERS: dict[type, Callable[[Any, Any], None]] = {
     TilePad: write_pad,
     TileReduce: write_reduce,
     TileRegisters: write_registers,
+    TileRotate: write_rotate,
     TileShared: write_shared,
     TileSync: write_sync,
     TileText: write_text,
