@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 from tilefoundry.ir.layout import IntTuple, flatten
 from tilefoundry.ir.layout import product as size_of
 
+from ...layout import Layout
 from ...tensor import Tensor
 from .carrier import TiledEvictable
+from .compatibility import footprint
 from .packing import Packing, packing
+from .refined import Refined
 from .tensors import flat_values
 from .tile_reader import read_tiles, row
 
@@ -31,19 +34,27 @@ def mode_sizes(extents: IntTuple) -> tuple[int, ...]:
 
 
 class Access:
-    """The values of one operand. ``swap`` exchanges the two modes of a matrix."""
+    """The values of one operand, given as it is or refined. ``swap`` exchanges the two modes of a matrix."""
 
-    def __init__(self, tensor: Tensor, *, swap: bool = False, like: IntTuple | None = None) -> None:
+    def __init__(
+        self, operand: Tensor | Refined, *, swap: bool = False, like: IntTuple | None = None
+    ) -> None:
+        tensor = operand.tensor if isinstance(operand, Refined) else operand
+        layout = operand.layout
         self.tensor, self._swap = tensor, swap
-        self.sizes = mode_sizes(tensor.shape.extents)
+        self.sizes = mode_sizes(layout.shape.extents)
         carrier = tensor.carrier
         self._tiled = carrier if isinstance(carrier, TiledEvictable) else None
         if self._tiled is not None:
-            inside = self._tiled._footprint(tensor.layout, tensor.offset, "operand")
-            geometry = self._tiled._core.geometry
-            self._form = packing(inside, geometry, (1,) * geometry.rank, "canonical")
+            refined = operand.geometry if isinstance(operand, Refined) else None
+            self._geometry = self._tiled._core.geometry if refined is None else refined
+            if refined is None:
+                inside = self._tiled._footprint(layout, tensor.offset, "operand")
+            else:
+                inside = footprint(layout, tensor.offset, refined, "operand")
+            self._form = packing(inside, self._geometry, (1,) * self._geometry.rank, "canonical")
         else:
-            self._view = _by_mode(tensor, tensor.shape.extents if like is None else like)
+            self._view = _by_mode(tensor, layout, layout.shape.extents if like is None else like)
 
     @property
     def is_tiled(self) -> bool:
@@ -53,7 +64,7 @@ class Access:
     def cuts(self, mode: int) -> int:
         """The extent at which tiles cut ``mode``; the whole mode for an ordinary operand."""
         mode = 1 - mode if self._swap else mode
-        return self.sizes[mode] if self._tiled is None else self._tiled.tile_shape[mode]
+        return self.sizes[mode] if self._tiled is None else self._geometry.tile_shape[mode]
 
     def box(self, ranges: Box) -> torch.Tensor:
         """The values in ``ranges``; a mode of size 1 keeps its one value whatever its range."""
@@ -76,10 +87,10 @@ class Access:
     def _from_tiles(self, ranges: Box) -> torch.Tensor:
         carrier = self._tiled
         assert carrier is not None
-        core, tile = carrier._core, carrier.tile_shape
+        core, tile = carrier._core, self._geometry.tile_shape
         spans = [range(r.start // t, (r.stop - 1) // t + 1) for r, t in zip(ranges, tile, strict=True)]
         coordinates = list(product(*spans[::-1]))
-        codes = [core.geometry.code(c[::-1]) for c in coordinates]
+        codes = [self._geometry.code(c[::-1]) for c in coordinates]
         found = read_tiles(core, codes)
         out = flat_values(core.primary.prototype).new_zeros([len(r) for r in ranges[::-1]])
         for coordinate, code in zip(coordinates, codes, strict=True):
@@ -109,16 +120,16 @@ def _paste(
     target.copy_(source)
 
 
-def _by_mode(tensor: Tensor, like: IntTuple) -> torch.Tensor:
+def _by_mode(tensor: Tensor, layout: Layout, like: IntTuple) -> torch.Tensor:
     """An ordinary tensor with one dimension per mode of ``like``, to whose leaves it is expanded, last mode first.
 
     Modes stay of size 1 where the whole mode is of size 1.
     """
     flat = flat_values(tensor.carrier)
-    mine = tensor.layout.concrete.flat_modes()
+    mine = layout.concrete.flat_modes()
     sizes, strides, shape = [], [], []
     position = 0
-    for mode_mine, mode in zip(_modes(tensor.shape.extents), _modes(like), strict=True):
+    for mode_mine, mode in zip(_modes(layout.shape.extents), _modes(like), strict=True):
         count = len(flatten(mode))
         keep = size_of(mode_mine) == 1
         for (extent, stride), wanted in zip(mine[position : position + count], flatten(mode), strict=True):

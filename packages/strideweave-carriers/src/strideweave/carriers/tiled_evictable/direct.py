@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilefoundry.ir.layout import flatten
-
 from ...autograd.mode import is_grad_enabled
 from ...autograd.node import Node
 from ...layout import Layout
@@ -24,6 +22,7 @@ from .carrier import TiledEvictable
 from .contraction import contract, wide
 from .gradients import whole
 from .projecting import gather_pinned
+from .refined import Refined, is_regular, refined_operands
 from .session import check, session
 from .tensors import flat_values
 
@@ -70,8 +69,14 @@ def _compute(
     result: Result,
     prototype: Carrier,
 ) -> Tensor:
-    if not isinstance(prototype, TorchStorage) or not _regular(operands, result):
+    if not isinstance(prototype, TorchStorage):
         return compute(operation, [_dense(o) for o in operands], attributes)
+    shape = result.extents
+    if operation.name not in ("matmul", "reduce_sum") and not is_regular(operands, result):
+        finer = refined_operands(operands, result)
+        if finer is None:
+            return compute(operation, [_dense(o) for o in operands], attributes)
+        operands, result = finer
     carrier = prototype.allocate_like(max(1, Layout(result.extents).size()), dtype=result.dtype, empty=True)
     with plain_torch():
         out = flat_values(carrier).view(mode_sizes(result.extents)[::-1])
@@ -82,22 +87,11 @@ def _compute(
             _reduce(operation, operands, attributes, result, flat_values(carrier))
         else:
             _pointwise(operation, operands, attributes, result, out)
-    return detached(Tensor(carrier, 0, Layout(result.extents)))
-
-
-def _regular(operands: Sequence[Operand], result: Result) -> bool:
-    """Whether every mode of every tiled operand is whole or of size 1 in the result, as boxes need."""
-    sizes = mode_sizes(result.extents)
-    for operand in operands:
-        if isinstance(operand, Tensor) and isinstance(operand.carrier, TiledEvictable):
-            mine = mode_sizes(operand.shape.extents)
-            if len(mine) == len(sizes) and any(m not in (1, n) for m, n in zip(mine, sizes, strict=True)):
-                return len(flatten(result.extents)) == 0
-    return True
+    return detached(Tensor(carrier, 0, Layout(shape)))
 
 
 def _dense(operand: Operand) -> Operand:
-    """A tiled operand gathered whole: for the Python reference, and for broadcasts inside a nested mode."""
+    """A tiled operand gathered whole: for the Python reference, and for tiles that are no boxes of broadcast leaves."""
     if isinstance(operand, Tensor) and isinstance(operand.carrier, TiledEvictable):
         compact = gather_pinned(operand.carrier, operand, whole(operand.carrier))
         return detached(Tensor(compact.carrier, 0, Layout(operand.shape)))
@@ -105,10 +99,10 @@ def _dense(operand: Operand) -> Operand:
 
 
 def _pointwise(
-    operation: Operation, operands: Sequence[Operand], attributes: Attributes, result: Result, out
+    operation: Operation, operands: Sequence[Operand | Refined], attributes: Attributes, result: Result, out
 ) -> None:
     sizes = mode_sizes(result.extents)
-    accesses = [Access(o, like=result.extents) if isinstance(o, Tensor) else o for o in operands]
+    accesses = [Access(o, like=result.extents) if isinstance(o, (Tensor, Refined)) else o for o in operands]
     for box in boxes(sizes, steps(accesses, sizes)):
         views = [a.box(box) if isinstance(a, Access) else a for a in accesses]
         piece = operation.torch(views, attributes, result)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilefoundry.ir.layout import product as size_of
 
@@ -15,14 +15,16 @@ from ...operations.reduce import spread
 from ...operations.unbroadcast import sum_to
 from ...tensor import Tensor, detached
 from ..torch_storage import TorchStorage, plain_torch
-from .access import Access, Box, mode_sizes
+from .access import Access, Box, boxes, mode_sizes
 from .carrier import TiledEvictable
+from .compatibility import footprint
 from .construction import like
 from .contraction import contract, contract_box
-from .core import Core
+from .geometry import TileGeometry
 from .gradients import from_dense, on_primary_class, tiled, whole
 from .packing import packing
 from .projecting import gather_pinned
+from .refined import Refined, is_regular, refined_operands
 from .session import session
 from .tensors import flat_values
 from .tile_reader import TileWriter, groups, row
@@ -48,14 +50,23 @@ def gradients(
         on_primary_class(core, gradient) if not isinstance(gradient.carrier, TiledEvictable) else gradient
     )
     with session([*tensors, gradient], f"backward of {operation.name}", "backward"):
-        if not isinstance(core.primary.prototype, TorchStorage) or isinstance(
-            gradient.carrier, TiledEvictable
+        if (
+            not isinstance(core.primary.prototype, TorchStorage)
+            or isinstance(gradient.carrier, TiledEvictable)
+            or not _fits_boxes(operation.name, operands, result)
         ):
             return _by_reference(operation, operands, attributes, gradient)
         return [
             _one(operation, operands, attributes, result, gradient, k) if wanted[k] else None
             for k in range(len(tensors))
         ]
+
+
+def _fits_boxes(name: str, operands: Sequence[Operand], result: Result) -> bool:
+    """Whether the operands can be read in boxes of whole tiles."""
+    if name in ("matmul", "reduce_sum") or is_regular(operands, result):
+        return True
+    return refined_operands(operands, result) is not None
 
 
 def _by_reference(
@@ -95,10 +106,13 @@ def _one(
     if name == "reduce_sum":
         piece = _spread_piece(target, attributes, gradient)
         return _by_tile(target, piece)
-    other = next((o for i, o in enumerate(operands) if not (o is target and i == _index(operands, k))), None)
+    mine = _index(operands, k)
+    other = next((o for i, o in enumerate(operands) if i != mine), None)
     if not isinstance(target.carrier, TiledEvictable):
-        return _ordinary(name, target, other, gradient)
-    return _by_tile(target, _pointwise_piece(name, target, other, result, gradient))
+        return _ordinary(name, target, other, gradient, result)
+    parts, shape = _in_boxes([*operands, gradient], result)
+    mate = next((o for i, o in enumerate(parts[:-1]) if i != mine), None)
+    return _by_tile(parts[mine], _pointwise_piece(name, parts[mine], mate, shape, parts[-1]))
 
 
 def _index(operands: Sequence[Operand], k: int) -> int:
@@ -106,17 +120,15 @@ def _index(operands: Sequence[Operand], k: int) -> int:
     return [i for i, o in enumerate(operands) if isinstance(o, Tensor)][k]
 
 
-def _ordinary(name: str, target: Tensor, other: Operand | None, gradient: Tensor) -> Tensor:
+def _ordinary(name: str, target: Tensor, other: Operand | None, gradient: Tensor, result: Result) -> Tensor:
     """The gradient of the ordinary operand of add or a product: dense, like the result."""
     if name == "add":
         return sum_to(gradient, target.shape.extents)
     assert isinstance(other, Tensor)
     carrier = gradient.carrier.allocate_like(gradient.size(), dtype=gradient.dtype(), empty=True)
-    extents = gradient.shape.extents
-    sizes = mode_sizes(extents)
-    factor, g = Access(other, like=extents), Access(gradient)
-    from .access import boxes
-
+    pair, shape = _in_boxes([other, gradient], result)
+    factor, g = Access(pair[0], like=shape.extents), Access(pair[1])
+    sizes = mode_sizes(shape.extents)
     with plain_torch():
         out = flat_values(carrier).view(sizes[::-1])
         for box in boxes(sizes, [factor.cuts(m) if factor.sizes[m] == n else n for m, n in enumerate(sizes)]):
@@ -124,15 +136,29 @@ def _ordinary(name: str, target: Tensor, other: Operand | None, gradient: Tensor
             for mode, taken in enumerate(box):
                 target_box = target_box.narrow(out.ndim - 1 - mode, taken.start, len(taken))
             target_box.copy_(g.box(box) * factor.box(box))
-    return sum_to(detached(Tensor(carrier, 0, Layout(extents))), target.shape.extents)
+    return sum_to(detached(Tensor(carrier, 0, Layout(gradient.shape))), target.shape.extents)
+
+
+def _in_boxes(operands: Sequence[Operand], result: Result) -> tuple[list[Any], Result]:
+    """The operands as they are, or refined where a nested mode broadcasts."""
+    if is_regular(operands, result):
+        return list(operands), result
+    finer = refined_operands(operands, result)
+    assert finer is not None  # gradients() has looked
+    return finer
 
 
 def _pointwise_piece(
-    name: str, target: Tensor, other: Operand | None, result: Result, gradient: Tensor
+    name: str,
+    target: Tensor | Refined,
+    other: Operand | Refined | None,
+    result: Result,
+    gradient: Tensor | Refined,
 ) -> Piece:
-    sizes, mine = mode_sizes(result.extents), mode_sizes(target.shape.extents)
+    sizes, mine = mode_sizes(result.extents), mode_sizes(target.layout.shape.extents)
     g = Access(gradient)
-    factor = Access(other, like=result.extents) if isinstance(other, Tensor) and name != "add" else None
+    product = isinstance(other, (Tensor, Refined)) and name != "add"
+    factor = Access(other, like=result.extents) if product else None  # type: ignore[arg-type] # product says which it is
     itself = Access(target) if name == "relu" else None
     dims = [len(sizes) - 1 - m for m, n in enumerate(sizes) if mine[m] != n]
     scalar = other if isinstance(other, (bool, int, float)) else 1
@@ -169,33 +195,35 @@ def _of_matmul(tensors: Sequence[Tensor], gradient: Tensor, k: int) -> Tensor:
     return detached(Tensor(carrier, 0, Layout(target.shape)))
 
 
-def _by_tile(target: Tensor, piece: Piece) -> Tensor:
+def _by_tile(target: Tensor | Refined, piece: Piece) -> Tensor:
     """The gradient whose tile at a box is ``piece(box)``; spilled as it is made where primary is too small.
 
     An ordinary target gets a dense gradient from the one box that covers it.
     """
-    carrier = target.carrier
+    whole = target.tensor if isinstance(target, Refined) else target
+    carrier = whole.carrier
     if not isinstance(carrier, TiledEvictable):
-        return _dense(target, piece)
+        return _dense(whole, piece)
     core = carrier._core
+    geometry = core.geometry if isinstance(target, Tensor) or target.geometry is None else target.geometry
     fresh = like(core, "zero")
-    inside = carrier._footprint(target.layout, target.offset, "backward")
-    form = packing(inside, core.geometry, (1,) * core.geometry.rank, "canonical")
+    inside = footprint(target.layout, whole.offset, geometry, "backward")
+    form = packing(inside, geometry, (1,) * geometry.rank, "canonical")
     writer = TileWriter(fresh)
-    for group in groups(fresh, range(core.geometry.tile_count)):
+    for group in groups(fresh, range(geometry.tile_count)):
         places = writer.slots(group)
         with plain_torch():
             for code, slot in places.items():
-                values = piece(_box(core, code)).to(core.dtype.torch()).contiguous().reshape(-1)
+                values = piece(_box(geometry, code)).to(core.dtype.torch()).contiguous().reshape(-1)
                 row(fresh, slot).view(form.tile_dims).copy_(form.by_tile(values)[form.place(0)])
         writer.keep(places)
     fresh.mover.finish()
-    return tiled(carrier, fresh, target.layout)
+    return tiled(carrier, fresh, whole.layout)
 
 
-def _box(core: Core, code: int) -> Box:
-    coordinate = core.geometry.coordinate(code)
-    return tuple(range(c * t, (c + 1) * t) for c, t in zip(coordinate, core.geometry.tile_shape, strict=True))
+def _box(geometry: TileGeometry, code: int) -> Box:
+    coordinate = geometry.coordinate(code)
+    return tuple(range(c * t, (c + 1) * t) for c, t in zip(coordinate, geometry.tile_shape, strict=True))
 
 
 def _dense(target: Tensor, piece: Piece) -> Tensor:

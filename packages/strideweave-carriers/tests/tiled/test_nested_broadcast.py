@@ -1,0 +1,121 @@
+"""Operands that broadcast leaf by leaf inside a mode. Oracle: torch on the leaves, values and gradients."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import strideweave as sw
+from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, direct, direct_gradients
+
+
+@st.composite
+def problems(draw):
+    """Per axis: inner leaves, then leaves that count tiles; some places where the other operand is larger."""
+    modes = []
+    for _ in range(draw(st.integers(1, 2))):
+        inner = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
+        outer = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
+        wide = [draw(st.integers(2, 3)) if e == 1 and draw(st.booleans()) else e for e in (*inner, *outer)]
+        joined = draw(st.booleans()) and inner[-1] > 1 and outer[0] > 1
+        modes.append((inner, outer, wide, joined))
+    return modes, draw(st.integers(1, 4)), draw(st.sampled_from(["mul", "add"])), draw(st.booleans())
+
+
+def leaves(inner, outer, joined):
+    """The mode's leaves: the last inner and the first outer one may be one leaf that tiles cut."""
+    if joined:
+        return [*inner[:-1], inner[-1] * outer[0], *outer[1:]]
+    return [*inner, *outer]
+
+
+def strides(modes):
+    """Canonical strides: tile slots first, first mode fastest."""
+    step, within = 1, []
+    for inner, _, _, _ in modes:
+        within.append([])
+        for extent in inner:
+            within[-1].append(step)
+            step *= extent
+    between = []
+    for _, outer, _, _ in modes:
+        between.append([])
+        for extent in outer:
+            between[-1].append(step)
+            step *= extent
+    return within, between
+
+
+def flatten(values):
+    return tuple(v for part in values for v in part)
+
+
+@pytest.mark.spec("OPS.whole")
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_values_and_gradients(problem):
+    modes, capacity, name, swapped = problem
+    within, between = strides(modes)
+    shape, stride, other = [], [], []
+    for (inner, outer, wide, joined), a, b in zip(modes, within, between, strict=True):
+        if joined and prod(outer[:1]) and b[0] != a[-1] * inner[-1]:
+            joined = False
+        shape.append(tuple(leaves(inner, outer, joined)))
+        stride.append(tuple([*a, *b[1:]] if joined else [*a, *b]))
+        k = len(inner) - 1
+        other.append(tuple([*wide[:k], wide[k] * wide[k + 1], *wide[k + 2 :]] if joined else wide))
+    grid = tuple(prod(outer) for _, outer, _, _ in modes)
+    tile = tuple(prod(inner) for inner, _, _, _ in modes)
+    size = prod(grid) * prod(tile)
+    values = torch.randint(-5, 6, (size,)).float()
+    secondary = sw.CPU(size)
+    secondary.flat().copy_(values)
+    carrier = TiledEvictable(sw.CPU(0), secondary, grid, tile, primary_capacity=min(capacity, prod(grid)))
+    tiled = carrier.full_tensor(sw.Layout(tuple(shape), tuple(stride)))
+    wide_extents = flatten(other)
+    dense = torch.randint(-5, 6, (prod(wide_extents),)).float()
+    mate = sw.Tensor(sw.from_torch(dense.clone()).carrier, 0, sw.Layout(tuple(other)))
+
+    mine = values.as_strided(flatten(shape)[::-1], flatten(stride)[::-1]).clone().requires_grad_()
+    theirs = dense.view(wide_extents[::-1]).clone().requires_grad_()
+    expected = mine * theirs if name == "mul" else mine + theirs
+    weight = torch.randint(-5, 6, tuple(expected.shape)).float()
+    expected.backward(weight)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (direct, direct_gradients):
+            patch.setattr(module, "gather_pinned", lambda *_: pytest.fail("gathered whole"))
+        operation = getattr(sw, name)
+        result = operation(mate, tiled) if swapped else operation(tiled, mate)
+        result.backward(
+            sw.Tensor(sw.from_torch(weight.reshape(-1).clone()).carrier, 0, sw.Layout(tuple(other)))
+        )
+    assert result.shape.extents == tuple(other)
+    assert torch.equal(torch.tensor(result.tolist()), expected.detach().reshape(-1))
+    assert carrier.stats().peak_resident_tiles <= capacity
+    gradient = tiled.grad
+    whole = gradient.carrier.project(gradient, TileSelection([range(n) for n in grid])).wait()
+    # The compact tensor is dense: its modes in order are the leaves' coordinates in order.
+    assert torch.equal(torch.tensor(whole.tolist()), mine.grad.reshape(-1))
+    assert torch.equal(torch.tensor(mate.grad.tolist()), theirs.grad.reshape(-1))
+
+
+@pytest.mark.spec("OPS.whole")
+def test_tiles_that_are_no_boxes_of_leaves():
+    """Tiles of 3 over leaves 2 and 3: nothing is lost, the operand is gathered."""
+    secondary = sw.CPU(6)
+    secondary.flat().copy_(torch.arange(6.0))
+    carrier = TiledEvictable(sw.CPU(0), secondary, (2,), (3,))
+    tiled = carrier.full_tensor(sw.Layout(((2, 1, 3),), ((1, 0, 2),)))
+    mate = sw.Tensor(sw.from_torch(torch.arange(12.0) + 1).carrier, 0, sw.Layout(((2, 2, 3),)))
+    result = sw.mul(tiled, mate)
+    mine, theirs = torch.arange(6.0).view(3, 1, 2), (torch.arange(12.0) + 1).view(3, 2, 2)
+    assert torch.equal(torch.tensor(result.tolist()), (mine * theirs).reshape(-1))
+    ones = sw.Tensor(sw.from_torch(torch.ones(12)).carrier, 0, sw.Layout(((2, 2, 3),)))
+    result.backward(ones)
+    found = tiled.grad.carrier.project(tiled.grad, TileSelection([range(2)])).wait()
+    assert torch.equal(torch.tensor(found.tolist()), theirs.sum(1).reshape(-1))
