@@ -7,7 +7,7 @@ import torch
 
 import tilefoundry
 from tilefoundry import CompilerOptions, CpuTarget, CudaTarget, func, jit, lower, module
-from tilefoundry.dsl import ConstTensor, DimVar, Tensor, tf
+from tilefoundry.dsl import ConstTensor, DimVar, DimVarRangePat, Mesh, Tensor, Topology, tf
 from tilefoundry.ir.errors import LoweringError, UnsupportedError
 from tilefoundry.ir.tir.function import PrimFunction
 
@@ -138,19 +138,83 @@ def test_kernels_that_differ_in_names_alone_are_emitted_once():
     assert len(lowered.functions) == 2, [f.name for f in lowered.functions]
 
 
-def test_what_the_target_cannot_do_is_refused_by_name():
-    p = Program("placed")
-    x = p.param("x", (8, 4))
-    from tilefoundry.ir.hir import HIR_OPS
+@func(topologies=(Topology("cta", 2), Topology("thread", 4)))
+def per_instance(x: Tensor[(2, 12), "f32"]) -> Tensor[(2, 12), "f32"]:
+    with Mesh(("cta", "thread"), (2, 4), ("b", "t")) as m:
+        own = tf.local(tf.reshard(x, (2 @ m.b, 12 @ m.t), "rmem"))
+        back = tf.reshard(tf.exp(own) + own, (2 @ m.b, 12 @ m.t), "rmem")
+        return tf.reshape(tf.reshard(back, (2, 12), "gmem"), (2, 12))
 
-    if "local" not in HIR_OPS:
-        pytest.skip("no local op")
-    try:
-        value = p("local", x)
-    except TypeError:
-        pytest.skip("local needs a shard here")
-    with pytest.raises(UnsupportedError, match="local"):
-        lower(p.done(value), target="cpu")
+
+@func(topologies=(Topology("cta", 2), Topology("thread", 4)))
+def placed(x: Tensor[(2, 12), "f32"]) -> Tensor[(2, 12), "f32"]:
+    with Mesh(("cta", "thread"), (2, 4), ("b", "t")) as m:
+        own = tf.reshard(x, (2 @ m.b, 12 @ m.t), "rmem")
+        return tf.reshape(tf.reshard(tf.exp(own) + own, (2, 12), "gmem"), (2, 12))
+
+
+@func
+def endless(x: Tensor[(H, 4), "f32"]) -> Tensor[(4,), "f32"]:
+    total = x[0, :]
+    for i in range(H):
+        total = total + x[i, :]
+    return total
+
+
+def test_what_the_target_cannot_do_is_refused_by_name():
+    with pytest.raises(
+        UnsupportedError, match=r"own = tf\.local.*compile for cuda, or write the computation on"
+    ):
+        lower(per_instance, target="cpu")
+    with pytest.raises(
+        UnsupportedError, match=r"loop over i .*a static range of at most 256 turns, or whole-"
+    ):
+        lower(endless, target="cpu")
+
+
+def test_placement_that_keeps_values_is_erased():
+    x = torch.randn(2, 12)
+    torch.testing.assert_close(jit(placed, target="cpu")(x), torch.exp(x) + x)
+
+
+@func
+def several(
+    x: Tensor[(H, 4), "f32"],
+) -> tuple[Tensor[(H, 4), "f32"], Tensor[(), "f32"], Tensor[(H, 4), "f32"], Tensor[(H, 4), "f32"]]:
+    y = tf.exp(x)
+    return y, 2.5, y, x
+
+
+def test_literals_and_values_returned_twice_and_inputs_are_results_of_their_own():
+    x = torch.randn(3, 4)
+    first, literal, second, same = jit(several, target="cpu")(x)
+    torch.testing.assert_close(first, torch.exp(x))
+    assert torch.equal(first, second) and first.data_ptr() != second.data_ptr()
+    assert literal.shape == () and literal.item() == 2.5
+    assert torch.equal(same, x) and same.data_ptr() != x.data_ptr()
+
+
+@func
+def chosen(x: Tensor[(H, 4), "f32"]) -> Tensor[(H, 4), "f32"]:
+    pass
+
+
+@chosen.specialize(DimVarRangePat("H", 1, 8))
+def few(x: Tensor[(H, 4), "f32"]) -> Tensor[(H, 4), "f32"]:
+    return x + 1.0
+
+
+@chosen.specialize(DimVarRangePat("H", 8, 100))
+def many(x: Tensor[(H, 4), "f32"]) -> Tensor[(H, 4), "f32"]:
+    return tf.softmax(x)
+
+
+def test_variants_are_chosen_by_the_call():
+    compiled = jit(chosen, target="cpu")
+    for rows in (1, 7, 8, 99):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(compiled(x), x + 1.0 if rows < 8 else torch.softmax(x, 1))
+    assert len(lower(chosen, target="cpu").functions) == 3
 
 
 def test_loops_with_static_bounds_are_written_out():

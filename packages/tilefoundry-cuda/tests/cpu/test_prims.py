@@ -102,6 +102,27 @@ def attended(q: Tensor[(1, 4, N, 8), "f32"], k: Tensor[(1, 2, N, 8), "f32"], y: 
         y[b, i, h, d] = o * 2.0
 
 
+def test_a_host_launches_kernels_with_levels_of_their_own():
+    @module(entry="host")
+    class Twice:
+        @prim_func(topologies=(Topology("cta", 1), Topology("thread", 32)))
+        def double(x: Tensor[(N, 4), "f32"], y: Tensor[(N, 4), "f32"]):
+            with Mesh(("thread",), (32,), ("t",)) as m:  # noqa: F841
+                T.binary(x, x, y, "add")
+
+        again = double
+
+        @prim_func
+        def host(x: Tensor[(N, 4), "f32"], y: Tensor[(N, 4), "f32"], z: Tensor[(N, 4), "f32"]):
+            T.launch(double, x, y)
+            T.launch(again.double, y, z)
+
+    x = torch.randn(7, 4)
+    y, z = jit(Twice, target="cpu")(x)
+    torch.testing.assert_close(y, x * 2)
+    torch.testing.assert_close(z, x * 4)
+
+
 def test_tile_products_and_attention():
     x, w = torch.randn(8, 4), torch.randn(4, 8)
     torch.testing.assert_close(jit(contracted, target="cpu")(x, w), x @ w)
@@ -111,7 +132,16 @@ def test_tile_products_and_attention():
     torch.testing.assert_close(jit(attended, target="cpu")(q, k), wanted.transpose(1, 2) * 2.0)
 
 
+@prim_func
+def multiplied(a: Tensor[(32, 16), "bf16"], b: Tensor[(16, 8), "bf16"], acc: Tensor[(32, 8), "f32"]):
+    T.mma(acc, a, b, atom="m16n8k16")
+
+
 REFUSED = {
+    "multiplied": (
+        multiplied,
+        r"multiplied: T\.mma is not compiled for the cpu target: write the product as x @ y",
+    ),
     "synced": (synced, r"synced: T\.sync is not compiled for the cpu target: .*leave it out"),
     "staged": (staged, r"staged: T\.copy_async is not compiled for the cpu target: use T\.copy"),
 }
