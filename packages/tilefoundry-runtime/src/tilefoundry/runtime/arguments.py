@@ -29,6 +29,8 @@ def _tensor_obstacle(value: Any, torch: Any) -> str | None:
         return "is on the meta device and has no data; pass a tensor that has"
     if type(value).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return f"is a {type(value).__name__}, which has no memory of its own; pass a plain torch.Tensor"
+    if value.is_nested:
+        return "is nested; pass .to_padded_tensor(0.0)"
     if value.layout is not torch.strided:
         return f"is {str(value.layout).removeprefix('torch.')}; pass .to_dense()"
     if value.is_quantized:

@@ -10,7 +10,7 @@ from tilefoundry.ir.errors import UnknownNameError
 from tilefoundry.runtime.abi import EntryABI
 from tilefoundry.runtime.allocation import explain_mismatch
 from tilefoundry.runtime.arguments import obstacle
-from tilefoundry.runtime.call_path import write_call
+from tilefoundry.runtime.call_path import CALL_SIGNATURE, write_call
 
 if TYPE_CHECKING:
     from tilefoundry.runtime.compiled import CompiledModule
@@ -32,7 +32,7 @@ class BoundModule:
     """
 
     # As in CompiledModule, each instance has a call of its own.
-    __slots__ = ("__call__", "_passed", "_weights", "compiled", "constants", "type")
+    __slots__ = ("__call__", "__dict__")
 
     def __init__(self, compiled: CompiledModule, constants: Mapping[int, Any]) -> None:
         self.compiled = compiled
@@ -40,6 +40,7 @@ class BoundModule:
         self.constants = {path: constants[index] for index, path in compiled.type.constants}
         self._weights = constants
         self._passed = {index: _converted(tensor) for index, tensor in constants.items()}
+        self.__signature__ = CALL_SIGNATURE
         self.__call__: Callable[..., Any] = write_call(
             self.type, compiled._fn, self.forward, self._explain, self._passed
         )

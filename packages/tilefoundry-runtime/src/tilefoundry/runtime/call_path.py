@@ -8,6 +8,7 @@ the general one. ``python benchmarks/runtime_overheads.py`` shows what is left.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, Signature
 from typing import Any
 
 from tilefoundry.runtime.abi import EntryABI
@@ -16,7 +17,10 @@ from tilefoundry.runtime.versions import version_bumper
 
 # torch is imported where it is first needed: importing the runtime must not load it.
 
-__all__ = ["write_call"]
+__all__ = ["CALL_SIGNATURE", "write_call"]
+
+CALL_SIGNATURE = Signature([Parameter("args", Parameter.VAR_POSITIONAL)])
+"""What ``inspect`` shows of an instance with a call of its own."""
 
 _MOST = 16
 """With more arguments than this the work on each outweighs what is saved once."""
@@ -82,6 +86,8 @@ def write_call(
         **{f"fixed{index}": value for index, value in fixed.items()},
     }
     exec(_text(type, slots, names), names)
+    # Python's own messages, such as that on keywords, begin with it.
+    names["call"].__qualname__ = type.name
     return names["call"]
 
 

@@ -9,7 +9,7 @@ from tilefoundry.runtime.abi import EntryABI
 from tilefoundry.runtime.allocation import Allocator, explain_mismatch
 from tilefoundry.runtime.arguments import obstacle
 from tilefoundry.runtime.bound import BoundModule, gathered
-from tilefoundry.runtime.call_path import write_call
+from tilefoundry.runtime.call_path import CALL_SIGNATURE, write_call
 from tilefoundry.runtime.kernel_record import KernelRecord
 from tilefoundry.runtime.module import RuntimeModule
 from tilefoundry.runtime.saving import save_linked
@@ -59,9 +59,10 @@ class CompiledModule(RuntimeModule):
         self._allocate = Allocator(type)
         self._tensor = torch.Tensor
         self._bump = version_bumper()
+        self.__signature__ = CALL_SIGNATURE
+        self._call = write_call(type, fn, self._general, self.explain, {})
         overridden = self.__class__.forward is not CompiledModule.forward
-        call = self.forward if overridden else write_call(type, fn, self._general, self.explain, {})
-        self.__call__: Callable[..., Any] = call
+        self.__call__: Callable[..., Any] = self.forward if overridden else self._call
 
     @property
     def kernels(self) -> tuple[KernelRecord, ...]:
@@ -76,7 +77,7 @@ class CompiledModule(RuntimeModule):
                 shape the inputs do not tell, or a tensor whose memory does not hold its values.
             ValueError: an output that requires a gradient, or an argument that the library refuses by name.
         """
-        return self.__call__(*args)
+        return self._call(*args)
 
     def bind(self, constants: LoadedModule | Mapping[str, Any]) -> BoundModule:
         """The entry with its weights filled in: a callable on activations alone.

@@ -36,6 +36,8 @@ class Shard:
             self._handle: Any = safetensors.safe_open(path, framework="pt", device="cpu")
         except safetensors.SafetensorError as error:
             raise CheckpointError(f"{path} is refused by the safetensors library: {error}") from error
+        if not os.path.samestat(os.fstat(self.fd), os.stat(path)):
+            raise CheckpointError(f"{path} was replaced while it was opened; load again")
 
     @property
     def fd(self) -> int:
