@@ -66,8 +66,8 @@ class LowerPrims:
         _check_extents(entry)
         launches = [stmt for stmt in walk_tir(entry.body) if isinstance(stmt, Launch)]
         if launches:
-            known = {f.name: f for f in module.functions if isinstance(f, PrimFunction)}
-            kernels = tuple(_kernel(known[name]) for name in dict.fromkeys(one.callee for one in launches))
+            known = {name: _callee(module, name) for name in dict.fromkeys(one.callee for one in launches)}
+            kernels = tuple(_kernel(function) for function in known.values())
             body = tuple(_host(stmt, entry, known) for stmt in entry.body)
         else:
             inner = replace(entry, name=f"k0_{entry.name}", output_count=0)
@@ -78,6 +78,16 @@ class LowerPrims:
         return Module(
             module.name, (*kernels, host), host.name, (), module.target, module.topologies, metadata
         )
+
+
+def _callee(module: Module, path: str) -> PrimFunction:
+    """What a launch starts, a function of the module or of a child, under a name of its own."""
+    *children, name = path.split(".")
+    for child in children:
+        module = module.child(child)
+    function = module.lookup(name)
+    assert isinstance(function, PrimFunction), "the front end launches statement-level functions alone"
+    return replace(function, name=path.replace(".", "_"))
 
 
 def _check_extents(entry: PrimFunction) -> None:
@@ -120,7 +130,8 @@ def _host(stmt: TirStmt, entry: PrimFunction, known: dict[str, PrimFunction]) ->
             f"{entry.name}: T.launch({stmt.callee}) passes {len(stmt.args)} arguments; it takes "
             f"{len(callee.params)} and its extents"
         )
-    return replace(stmt, grid=(), block=(), args=tuple(map(_pointer, stmt.args)))
+    args = tuple(map(_pointer, stmt.args))
+    return replace(stmt, callee=callee.name, grid=(), block=(), args=args)
 
 
 def _pointer(arg: Expr) -> Expr:
