@@ -1,4 +1,4 @@
-"""Options of the CPU tests."""
+"""Options of this wheel's tests."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be written."""
-    return request.config.getoption("--update-golden")
+    return request.config.getoption("--update-golden", default=False)
