@@ -100,6 +100,51 @@ void check(char const* name, int batches, int m, int n, int k, size_t shift, int
   harness::expect(dd.guards_intact() && da.guards_intact(), std::string(name) + ": guard bytes changed");
 }
 
+/// Rows, and perhaps columns, known to the compiler; columns of b contiguous along k: every weight is read once.
+template <class Rows, class Columns, class A, class B, class D>
+__global__ void __launch_bounds__(THREADS) few_rows(A const* a, B const* b, D* d, Columns n, int k) {
+  auto ta = as_gmem(a, ct::make_layout(ct::make_shape(Rows{}, k), ct::make_stride(k, ct::Int<1>{})));
+  auto tb = as_gmem(b, ct::make_layout(ct::make_shape(k, n), ct::make_stride(ct::Int<1>{}, k)));
+  auto td = as_gmem(d, ct::make_layout(ct::make_shape(Rows{}, n), ct::make_stride(int(n), ct::Int<1>{})));
+  ops::matmul(ta, tb, td, nullptr);
+}
+
+template <class Rows, class Columns, class A, class B, class D>
+void check_few(char const* name, Columns columns, int k, size_t shift, int blocks) {
+  const int m = Rows::value, n = columns;
+  auto a = harness::Random(k).values<A>(size_t(m) * k, -2, 2);
+  auto b = harness::Random(n).values<B>(size_t(n) * k, -2, 2);
+  Buffer<A> da(a, shift);
+  Buffer<B> db(b, shift);
+  Buffer<D> dd(size_t(m) * n, shift);
+  few_rows<Rows><<<blocks, THREADS>>>(da.data(), db.data(), dd.data(), columns, k);
+  CHECK_CUDA(cudaGetLastError());
+  auto d = dd.host();
+  const double exactness = std::is_same<A, double>::value ? 1e-14 : is_real_v<A> ? 1e-6 : 0;
+  for (int i = 0; i < m; ++i)
+    for (int j = 0; j < n; ++j) {
+      double want = 0, absolute = 0;
+      for (int p = 0; p < k; ++p) {
+        const double t = harness::value_of(a[size_t(i) * k + p]) * harness::value_of(b[size_t(j) * k + p]);
+        want += t, absolute += std::fabs(t);
+      }
+      const double got = harness::value_of(d[size_t(i) * n + j]);
+      harness::expect(harness::near(got, want, exactness * (absolute + 1), 1.01 * harness::unit<D>()),
+                      harness::describe(std::string(name) + " few rows, k " + std::to_string(k), got, want));
+    }
+  harness::expect(dd.guards_intact(), std::string(name) + ": guard bytes changed");
+}
+
+template <class Rows, class A, class B, class D>
+void few(char const* name) {
+  check_few<Rows, int, A, B, D>(name, 70, 264, 0, 3);
+  check_few<Rows, int, A, B, D>(name, 33, 37, 1, 1);
+  if (harness::quick()) return;
+  check_few<Rows, int, A, B, D>(name, 513, 2080, 0, 7);
+  check_few<Rows, ct::Int<96>, A, B, D>(name, ct::Int<96>{}, 1024, 0, 2);
+  check_few<Rows, ct::Int<8195>, A, B, D>(name, ct::Int<8195>{}, 520, 0, 9);
+}
+
 template <Order OA, Order OB, class A, class B, class D>
 void sizes(char const* name) {
   check<OA, OB, A, B, D>(name, 1, 1, 1, 1, 0, 1);
@@ -128,5 +173,12 @@ int main() {
   check<Order::k, Order::k, bf16, bf16, float>("epilogue bf16", 1, 100, 100, 100, 0, 4, true);
   check<Order::k, Order::k, float, float, float>("epilogue f32", 1, 100, 100, 100, 0, 4, true);
   check<Order::k, Order::k, bf16, bf16, float>("empty k", 1, 40, 50, 0, 0, 2);
+#if THREADS == 256 || THREADS == 64
+  few<ct::Int<1>, bf16, bf16, bf16>("bf16, one row");
+  few<ct::Int<5>, f16, f16, float>("f16, five rows");
+  few<ct::Int<8>, bf16, fp8e4m3, float>("bf16 by fp8e4m3, eight rows");
+  few<ct::Int<2>, double, double, double>("f64, two rows");
+  few<ct::Int<3>, int8_t, int8_t, int32_t>("i8, three rows");
+#endif
   return harness::finish("matmul");
 }
