@@ -324,3 +324,20 @@ def test_small_scattered_tiles_travel_together():
     assert torch.equal(host(carrier.project(tensor, choose(*wanted), order="tile").wait()), full[wanted])
     odd = list(range(63, 0, -2))
     assert torch.equal(host(carrier.project(tensor, choose(*odd)).wait()), full[odd])
+
+
+def test_a_missing_tile_goes_ahead_of_a_prefetch():
+    """Oracle: the projection's values are there while the copies of the prefetch, begun before it, are not."""
+    big = sw.CPU(1 << 30, dtype=sw.UInt8, pinned=True, empty=True)
+    ahead = TiledEvictable(sw.CUDA(0, dtype=sw.UInt8), big, (64,), (1 << 24,), primary_capacity=64)
+    carrier, tensor, full = make(primary_capacity=8)
+    carrier.project(tensor, choose(0)).wait()
+    ahead.promote(TileSet([(0,)]))
+    Prefetcher(ahead).promote(TileSet((e,) for e in range(2)))
+    ahead.wait_idle()
+    torch.cuda.synchronize()
+    handle = Prefetcher(ahead).promote(TileSet((e,) for e in range(2, 64)))
+    compact = carrier.project(tensor, choose(5, 3)).wait()
+    assert not handle.done, "a demand copy waited for a gigabyte of prefetch"
+    assert torch.equal(host(compact), full[[5, 3]])
+    handle.wait()

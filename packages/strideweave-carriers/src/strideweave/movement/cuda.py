@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     import torch
 
 
+PIECE = 16 << 20
+"""The most bytes of a copy in the background that a copy in demand waits for."""
+
+
 def _refuse_capture() -> None:
     import torch
 
@@ -64,8 +68,8 @@ class ToDevice(Submitted):
         if not better_gathered(runs):
             straight = _straight(source, runs, 0)
             if straight is not None:
-                return _pinned(source, target, straight, _device(target), "h2d")
-        on = _begin(_device(target), "h2d")
+                return _pinned(source, target, straight, _device(target), "h2d", priority)
+        on = _begin(_device(target), "h2d", priority)
         return _on_worker(lambda: _to_device(source, target, tuple(runs), on), on, (source, target), priority)
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
@@ -88,8 +92,8 @@ class FromDevice(Submitted):
         """See ``Transfer.submit``."""
         straight = _straight(target, runs, 1)
         if straight is not None:
-            return _pinned(source, target, straight, _device(source), "d2h")
-        on = _begin(_device(source), "d2h")
+            return _pinned(source, target, straight, _device(source), "d2h", priority)
+        on = _begin(_device(source), "d2h", priority)
         return _on_worker(
             lambda: _from_device(source, target, tuple(runs), on), on, (source, target), priority
         )
@@ -151,35 +155,44 @@ class BetweenDevices(Submitted):
         self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
     ) -> Completion[None]:
         """See ``Transfer.submit``."""
-        return _pinned(source, target, runs, _device(target), "d2d")
+        return _pinned(source, target, runs, _device(target), "d2d", DEMAND)
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         """See ``Transfer.perform``."""
         _block(source, target, runs, _device(target))
 
 
-def _begin(device: int, direction: str) -> Lane:
+def _begin(device: int, direction: str, priority: int = DEMAND) -> Lane:
     seam.enter("submit")
     with beside_captures():
-        on = lane(device, direction)
+        on = lane(device, direction, priority)
         _order_after_caller(on, device)
     return on
 
 
 def _pinned(
-    source: Carrier, target: Carrier, runs: Sequence[Run], device: int, direction: str
+    source: Carrier, target: Carrier, runs: Sequence[Run], device: int, direction: str, priority: int
 ) -> Completion[None]:
     """Copies that the device makes by itself, queued on its lane."""
     completion: Completion[None] = Completion()
     seam.enter("submit")
     with beside_captures():
-        on = lane(device, direction)
+        on = lane(device, direction, priority)
         _order_after_caller(on, device)
         if direction == "d2d" and _device(source) != device:
             _order_after_caller(on, _device(source))
-        keep = _enqueue(source, target, runs, on)
+        keep = _enqueue(source, target, runs if priority == DEMAND else _interruptible(runs), on)
         on.finish(completion, (source, target, keep))
     return completion
+
+
+def _interruptible(runs: Sequence[Run]) -> list[Run]:
+    """The runs in pieces between which a copy engine turns to copies that somebody waits for."""
+    return [
+        Run(run.source + start, run.target + start, min(PIECE, run.nbytes - start))
+        for run in runs
+        for start in range(0, run.nbytes, PIECE)
+    ]
 
 
 def _block(source: Carrier, target: Carrier, runs: Sequence[Run], device: int) -> None:

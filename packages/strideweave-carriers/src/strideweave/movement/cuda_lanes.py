@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from .. import seam
 from .completion import Completion
+from .pool import DEMAND
 from .reaper import Reaper
 
 if TYPE_CHECKING:
@@ -78,12 +79,13 @@ class queued_on:
 class Lane:
     """One device and direction: its stream, its reaper and its ring of page-locked buffers."""
 
-    def __init__(self, device: int, direction: str) -> None:
+    def __init__(self, device: int, direction: str, priority: int) -> None:
         import torch
 
         self.device = device
-        self.stream = torch.cuda.Stream(device)
-        self.reaper = Reaper(f"strideweave-{direction}-{device}")
+        urgent = priority == DEMAND and direction != "d2d"
+        self.stream = torch.cuda.Stream(device, priority=-1 if urgent else 0)
+        self.reaper = Reaper(f"strideweave-{direction}-{device}" + "-behind" * (priority != DEMAND))
         self._ring: list[tuple[torch.Tensor, torch.cuda.Event]] = []
         self.lock = threading.Lock()
 
@@ -113,16 +115,19 @@ class Lane:
         completion.assist(self.reaper.watch(event, settle, not completion.urgent))
 
 
-_lanes: dict[tuple[int, str], Lane] = {}
+_lanes: dict[tuple[int, str, int], Lane] = {}
 _guard = threading.Lock()
 
 
-def lane(device: int, direction: str) -> Lane:
-    """The lane of a device in a direction (``h2d``, ``d2h``, ``d2d``), made at first use."""
+def lane(device: int, direction: str, priority: int = DEMAND) -> Lane:
+    """The lane of a device in a direction (``h2d``, ``d2h``, ``d2d``), made at first use.
+
+    Copies that nobody waits for yet have lanes of their own, so that others need not queue behind them.
+    """
     with _guard:
-        key = (device, direction)
+        key = (device, direction, priority)
         if key not in _lanes:
-            _lanes[key] = Lane(device, direction)
+            _lanes[key] = Lane(device, direction, priority)
         return _lanes[key]
 
 
