@@ -194,4 +194,13 @@ def vectors(x: Tensor[(M,), "f32"]) -> Tensor[(M,), "f32"]:
     return y
 
 
+@func(topologies=(CTA(2), TH(128)))
+def large_shared(x: Tensor[(2, 128, 128), "f32"]) -> Tensor[(2, 128, 128), "f32"]:
+    with Mesh(("cta", "thread"), (2, 128), ("b", "t")) as m:
+        s = tf.reshard(x, (2 @ m.b, 128, 128 @ m.t), "smem")
+        r = tf.reshard(s, (2 @ m.b, 128 @ m.t, 128), "rmem")
+        out = tf.reshard(tf.softmax(r, axis=2), (2 @ m.b, 128 @ m.t, 128), "gmem")
+    return out
+
+
 PROGRAMS = {k: v for k, v in globals().items() if hasattr(v, "entry_function")}

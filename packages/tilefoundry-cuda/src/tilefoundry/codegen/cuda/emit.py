@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tilefoundry.codegen.cuda.source import device_source, host_source, takes_dynamic_shared
+from tilefoundry.codegen.cuda.source import device_source, host_source, takes_dynamic_shared, takes_turns
 from tilefoundry.codegen.cuda.source.host import KernelEntry
 from tilefoundry.codegen.cuda.statements import inner_statements
 from tilefoundry.codegen.cuda.tiles import TileSync
@@ -118,7 +118,12 @@ def emit_module(module: Module) -> CudaSource:
     home = {kernel.name: i for i, (_, held) in enumerate(images) for kernel in held}
     entries = tuple(
         KernelEntry(
-            k.name, home[k.name], configs[k.name].block, configs[k.name].cooperative, takes_dynamic_shared(k)
+            k.name,
+            home[k.name],
+            configs[k.name].block,
+            configs[k.name].cooperative,
+            takes_dynamic_shared(k),
+            takes_turns(k),
         )
         for k in kernels
     )

@@ -120,10 +120,17 @@ class TileRegisters:
 
 @dataclass(frozen=True, slots=True)
 class TileShared:
-    """Shared memory of the block, ``size`` elements."""
+    """Shared memory of the block, ``size`` elements; at ``offset`` bytes of what the launch gives, where there is more
+    than a kernel declares itself."""
 
     target: Var
     size: int
+    offset: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """What it takes up, in 16-byte pieces."""
+        return (self.size * dtype_of(self.target).itemsize + 15) // 16 * 16
 
 
 @dataclass(frozen=True, slots=True)

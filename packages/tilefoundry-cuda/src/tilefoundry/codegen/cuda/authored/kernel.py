@@ -16,6 +16,7 @@ from tilefoundry.codegen.cuda.authored.products import lower_matmul
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
 from tilefoundry.codegen.cuda.authored.results import changed_values, homes_of, placed_windows, use_counts
 from tilefoundry.codegen.cuda.authored.scope import Scope, resolved_mesh
+from tilefoundry.codegen.cuda.authored.shared import MOST_DECLARED, placed_in_launch
 from tilefoundry.codegen.cuda.authored.space import Held
 from tilefoundry.codegen.cuda.authored.windows import VIEWS, lower_insert, lower_view
 from tilefoundry.codegen.cuda.authored.writer import KernelWriter, Lazy, storage_of
@@ -65,7 +66,8 @@ def schedule_placed(spec: KernelSpec) -> PrimFunction:
     extents = (Var(scalar(DType.i64), name, is_const=True) for name in dims)
     workspaces = tuple(lowering.to.workspaces)
     barrier = (Var(BARRIER_TYPE, BARRIER),) if lowering.to.hazards.meets_grid else ()
-    return PrimFunction(function.name, (*buffers, *workspaces, *barrier, *extents), tuple(out), 0)
+    body = placed_in_launch(out) if lowering.to.shared_bytes > MOST_DECLARED else tuple(out)
+    return PrimFunction(function.name, (*buffers, *workspaces, *barrier, *extents), body, 0)
 
 
 def _buffers(spec: KernelSpec) -> tuple[Var, ...]:

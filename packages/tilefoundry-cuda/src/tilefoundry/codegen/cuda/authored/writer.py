@@ -21,8 +21,8 @@ from tilefoundry.ir.types.shard import Layout, Mesh, ShardLayout, engine_strides
 
 __all__ = ["KernelWriter", "Lazy", "storage_of"]
 
-MOST_SHARED = 48 * 1024
-"""Bytes of shared memory that a kernel declares statically."""
+MOST_SHARED = 216 * 1024
+"""Bytes of shared memory that a block can have on the largest devices, less what reductions take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +193,15 @@ class KernelWriter:
         if steps != row_major(extents):
             size = 1 + sum((n - 1) * s for n, s in zip(extents, steps, strict=True))
         assert isinstance(size, int)
-        self.shared_bytes += (size * dtype.itemsize + 15) // 16 * 16
+        target = Var(TensorType((), dtype), self.numbered("s", name))
+        stmt = TileShared(target, size)
+        self.shared_bytes += stmt.bytes
         if self.shared_bytes > MOST_SHARED:
             raise NotFollowed(
-                f"{self.name}.{name}: with it the kernel declares {self.shared_bytes} bytes of shared memory, at most "
-                f"{MOST_SHARED} are declared statically; use smaller tiles"
+                f"{self.name}.{name}: with it a block takes {self.shared_bytes} bytes of shared memory, at most "
+                f"{MOST_SHARED} are there; use smaller tiles"
             )
-        target = Var(TensorType((), dtype), self.numbered("s", name))
-        self.out.append(TileShared(target, size))
+        self.out.append(stmt)
         self.shared_names.add(target.name)
         strides = tuple(0 if place is not None else step for place, step in zip(blocks, steps, strict=True))
         return Held(target, "smem", shape, space.extents, strides, 0, blocks, layout, scope)

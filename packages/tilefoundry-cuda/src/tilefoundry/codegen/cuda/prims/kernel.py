@@ -15,6 +15,7 @@ from tilefoundry.codegen.cpu.views import View, contiguous_strides
 from tilefoundry.codegen.cuda.authored.memory import BARRIER_TYPE, Hazards
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
 from tilefoundry.codegen.cuda.authored.scope import Scope, resolved_mesh
+from tilefoundry.codegen.cuda.authored.shared import MOST_DECLARED, placed_in_launch
 from tilefoundry.codegen.cuda.authored.space import Held, Space
 from tilefoundry.codegen.cuda.authored.writer import KernelWriter, storage_of
 from tilefoundry.codegen.cuda.prims.tile_ops import TILE_RULES
@@ -95,7 +96,8 @@ def lower_kernel(
     ]
     if dict(attributes).get("cooperative"):
         lowering.to.hazards.meets_grid = True
-    return PrimFunction(function.name, tuple(params), (MeshScope("launch", mesh, tuple(out)),), 0)
+    body = placed_in_launch(out) if lowering.to.shared_bytes > MOST_DECLARED else tuple(out)
+    return PrimFunction(function.name, tuple(params), (MeshScope("launch", mesh, body),), 0)
 
 
 def _threads(

@@ -1,6 +1,11 @@
 """CUDA C++ of kernels, and C++ of the host that launches them."""
 
-from tilefoundry.codegen.cuda.source.device import device_source, emit_kernel, takes_dynamic_shared
+from tilefoundry.codegen.cuda.source.device import (
+    device_source,
+    emit_kernel,
+    takes_dynamic_shared,
+    takes_turns,
+)
 from tilefoundry.codegen.cuda.source.host import host_source
 
-__all__ = ["device_source", "emit_kernel", "host_source", "takes_dynamic_shared"]
+__all__ = ["device_source", "emit_kernel", "host_source", "takes_dynamic_shared", "takes_turns"]

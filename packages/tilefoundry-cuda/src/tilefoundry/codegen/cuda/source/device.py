@@ -10,14 +10,14 @@ from tilefoundry.codegen.cpu.emit.source import written_buffers
 from tilefoundry.codegen.cuda.source.matmul import FETCHING, shared_symbol
 from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
 from tilefoundry.codegen.cuda.statements import Combine, TileMatmul, inner_statements
-from tilefoundry.codegen.cuda.tiles import TileAsync, TileMma, TileReduce, TileSync
+from tilefoundry.codegen.cuda.tiles import TileAsync, TileMma, TileReduce, TileShared, TileSync
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.tir import Accumulator, Evaluate, PrimFunction
 from tilefoundry.ir.types import DType, TensorType
 
-__all__ = ["device_source", "emit_kernel", "symbol_of", "takes_dynamic_shared", "used_features"]
+__all__ = ["device_source", "emit_kernel", "symbol_of", "takes_dynamic_shared", "takes_turns", "used_features"]
 
 
 def symbol_of(name: str) -> str:
@@ -73,7 +73,7 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
     meets = any(isinstance(stmt, TileSync) for stmt in inner_statements(function.body))
     params = ", ".join(_param(param, param.name in written, meets) for param in function.params)
     bounds = f"__launch_bounds__({threads}) " if threads else ""
-    if takes_dynamic_shared(function):
+    if takes_turns(function):
         bounds = "TILEFOUNDRY_PAIRED_BLOCKS " + bounds
     with out.block(f'extern "C" __global__ void {bounds}{symbol_of(function.name)}({params}) {{'):
         narrow = _stores_narrow(function, written)
@@ -82,7 +82,16 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
 
 def takes_dynamic_shared(function: PrimFunction) -> bool:
     """Whether a launch gives the kernel shared memory, as much as its image says."""
+    return any(_fetches(stmt) or _lies_in_launch(stmt) for stmt in inner_statements(function.body))
+
+
+def takes_turns(function: PrimFunction) -> bool:
+    """Whether the blocks of a launch take the kernel's tiles in turns, so that more than are resident are no use."""
     return any(_fetches(stmt) for stmt in inner_statements(function.body))
+
+
+def _lies_in_launch(stmt: object) -> bool:
+    return isinstance(stmt, TileShared) and stmt.offset is not None
 
 
 def _fetches(stmt: object) -> TypeGuard[TileMatmul]:
@@ -91,6 +100,11 @@ def _fetches(stmt: object) -> TypeGuard[TileMatmul]:
 
 def _shared_size(function: PrimFunction, out: Writer) -> None:
     """An array as long as the shared memory of a launch in KiB: the host reads its size from the image."""
+    placed = [stmt for stmt in inner_statements(function.body) if isinstance(stmt, TileShared)]
+    if any(_lies_in_launch(stmt) for stmt in placed):
+        kib = (sum(stmt.bytes for stmt in placed) + 1023) // 1024
+        name = shared_symbol(symbol_of(function.name))
+        out.line(f'extern "C" __device__ unsigned char {name}[{kib}] = {{}};')
     for stmt in inner_statements(function.body):
         if _fetches(stmt):
             assert isinstance(stmt.lhs.type, TensorType) and isinstance(stmt.rhs.type, TensorType)

@@ -26,8 +26,8 @@ __all__ = ["KernelEntry", "host_source"]
 class KernelEntry:
     """A kernel as the host sees it: its name, the image that holds it, its block, and how it is launched.
 
-    ``shares`` says that a launch gives it shared memory, as much as the image says, and no more blocks than are
-    resident, which take its tiles in turns.
+    ``shares`` says that a launch gives it shared memory, as much as the image says; ``in_turns`` that it gives no more
+    blocks than are resident, which take its tiles in turns.
     """
 
     name: str
@@ -35,6 +35,7 @@ class KernelEntry:
     threads: int
     cooperative: bool = False
     shares: bool = False
+    in_turns: bool = False
 
 
 def host_source(module: Module, kernels: Sequence[KernelEntry], images: int) -> str:
@@ -58,7 +59,7 @@ def host_source(module: Module, kernels: Sequence[KernelEntry], images: int) -> 
         out, entry, module.metadata[PARAM_PATHS], "kDLCUDA", module.metadata.get(INPLACE, ())
     )
     emitter.kernels = {kernel.name: i for i, kernel in enumerate(kernels)}
-    emitter.in_turns = frozenset(i for i, kernel in enumerate(kernels) if kernel.shares)
+    emitter.in_turns = frozenset(i for i, kernel in enumerate(kernels) if kernel.in_turns)
     emitter.write()
     return out.text()
 

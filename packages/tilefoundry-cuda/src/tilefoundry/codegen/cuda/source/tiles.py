@@ -119,6 +119,9 @@ def _attr(attr: Any) -> str:
 def write_shared(to: DeviceEmitter, stmt: TileShared) -> None:
     """Shared memory, aligned for the widest access."""
     kind, name = dtype_name(dtype_of(stmt.target)), to.name(stmt.target)
+    if stmt.offset is not None:
+        to.out.line(f"{kind}* const {name} = reinterpret_cast<{kind}*>(shared_ + {stmt.offset});")
+        return
     to.out.line(f"alignas(16) __shared__ unsigned char {name}_bytes_[{stmt.size} * sizeof({kind})];")
     to.out.line(f"{kind}* const {name} = reinterpret_cast<{kind}*>({name}_bytes_);")
 

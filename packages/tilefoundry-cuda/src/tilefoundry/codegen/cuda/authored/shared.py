@@ -1,0 +1,31 @@
+"""Shared memory beyond what a kernel may declare itself lies in what its launch gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilefoundry.codegen.cuda.tiles import TileShared, TileText, tile_bodies
+from tilefoundry.ir.tir import MeshScope, TirStmt
+
+__all__ = ["MOST_DECLARED", "placed_in_launch"]
+
+MOST_DECLARED = 48 * 1024
+"""Bytes of shared memory that a kernel may declare itself."""
+
+
+def placed_in_launch(stmts: Sequence[TirStmt]) -> tuple[TirStmt, ...]:
+    """The statements of a kernel, every piece of shared memory at its offset from the launch's."""
+    at = [0]
+
+    def moved(stmt: TirStmt) -> TirStmt:
+        if isinstance(stmt, TileShared):
+            offset = at[0]
+            at[0] += stmt.bytes
+            return replace(stmt, offset=offset)
+        if isinstance(stmt, MeshScope) or tile_bodies(stmt):
+            return replace(stmt, body=tuple(moved(inner) for inner in stmt.body))  # type: ignore[union-attr]  # has one
+        return stmt
+
+    declared = TileText("extern __shared__ __align__(1024) unsigned char shared_[];")
+    return (declared, *(moved(stmt) for stmt in stmts))
