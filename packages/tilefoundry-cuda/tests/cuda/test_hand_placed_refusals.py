@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tilefoundry import func, lower
-from tilefoundry.codegen.cuda.authored import NotFollowed
-from tilefoundry.dsl import DimVar, Mesh, Tensor, Topology, tf, tile
+from tilefoundry.codegen.cuda.authored import NotFollowed, PlacementWarning
+from tilefoundry.dsl import DimVar, Mesh, S, Tensor, Topology, tf, tile
 from tilefoundry.ir.errors import LoweringError
+from tilefoundry.ir.layout import Swizzle
+from tilefoundry.ir.types.shard import ComposedLayout, Layout, ShardLayout
 from tilefoundry.target import CudaTarget
 
 H200 = CudaTarget("nvidia.h200_sxm")
@@ -144,3 +146,20 @@ def test_levels_without_extents():
         return out
 
     refused(unknown, r"the levels of .* have no extents; declare topologies=")
+
+
+def test_a_swizzle_is_dropped_with_a_warning_that_says_so():
+    mesh = Mesh(("cta", "thread"), (2, 32), ("b", "t"))
+    plain = Layout((2, 32, 8), (0, 8, 1))
+    swizzled = ShardLayout(ComposedLayout(Swizzle(2, 0, 3), 0, plain), (S(0), S(1)), mesh)
+
+    @func(topologies=LEVELS)
+    def staged(x: Tensor[(2, 256), "f32"]) -> Tensor[(2, 256), "f32"]:
+        with mesh as m:
+            s = tf.reshard(x, swizzled, "smem")
+            r = tf.reshard(s, (2 @ m.b, 256 @ m.t), "rmem")
+            out = tf.reshard(r, (2 @ m.b, 256 @ m.t), "gmem")
+        return out
+
+    with pytest.warns(PlacementWarning, match="staged.s: the swizzle of its shared memory is dropped"):
+        lower(staged, target=H200)

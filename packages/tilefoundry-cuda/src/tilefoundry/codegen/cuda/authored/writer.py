@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from typing import Any
 
 from tilefoundry.codegen.cpu.views import View, contiguous_strides
 from tilefoundry.codegen.cuda.authored.memory import Hazards
-from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
+from tilefoundry.codegen.cuda.authored.refusal import NotFollowed, PlacementWarning
 from tilefoundry.codegen.cuda.authored.scope import Scope
 from tilefoundry.codegen.cuda.authored.space import MOST_REGISTERS, Held, Space, row_major
 from tilefoundry.codegen.cuda.tiles import Fragment, Part, TileOnly, TileRegisters, TileRotate, TileShared
@@ -17,7 +18,14 @@ from tilefoundry.ir.core.expr import Bind, Call, Var
 from tilefoundry.ir.passes import Names
 from tilefoundry.ir.types import Dim, DimVar, DType, StorageKind, TensorType, bounds
 from tilefoundry.ir.types.dim import product
-from tilefoundry.ir.types.shard import Layout, Mesh, ShardLayout, engine_strides, shared_strides
+from tilefoundry.ir.types.shard import (
+    ComposedLayout,
+    Layout,
+    Mesh,
+    ShardLayout,
+    engine_strides,
+    shared_strides,
+)
 
 __all__ = ["KernelWriter", "Lazy", "storage_of"]
 
@@ -183,6 +191,12 @@ class KernelWriter:
         scope: Scope | None = None,
     ) -> Held:
         """Fresh shared memory: everything along thread axes, one CTA's part along cta axes."""
+        if layout is not None and isinstance(layout.layout, ComposedLayout):
+            warnings.warn(
+                f"{self.name}.{name}: the swizzle of its shared memory is dropped, elements lie in row-major order",
+                PlacementWarning,
+                stacklevel=2,
+            )
         blocks = self.block_places(layout, scope, len(space.extents))
         extents = tuple(
             1 if place is not None else extent if isinstance(extent, int) else bounds(extent)[1]
