@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prim_programs import generate
 from programs import read_back
 
 from tilefoundry.inspection import as_script
@@ -13,7 +14,7 @@ from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.tir.expr import Load
 from tilefoundry.ir.tir.function import PrimFunction
-from tilefoundry.ir.tir.stmt import Comment, Guard, Return, Store
+from tilefoundry.ir.tir.stmt import Comment, Guard, Return, Store, walk_tir
 from tilefoundry.ir.types import DimVar, TensorType
 from tilefoundry.ir.types.shard import c_order
 
@@ -224,3 +225,17 @@ def test_positions_compose_to_the_linear_index(shape: list, constant: int, facto
     for position, stride in zip(found, strides, strict=True):
         total = total + position * stride
     assert total == index
+
+
+@pytest.mark.spec("text.round-trip")
+def test_generated_functions_read_back_equal() -> None:
+    kinds: set[str] = set()
+    for seed in range(150):
+        source = generate(seed)
+        function = read_back(source)["f"]
+        text = as_script(function)
+        back = read_back(text)["f"]
+        assert back == function, f"seed {seed}\n{source}\n{text}"
+        assert as_script(back) == text
+        kinds |= {type(stmt).__name__ for stmt in walk_tir(function.body)}
+    assert kinds >= {"Let", "Store", "For", "If", "Evaluate", "Accumulator", "Accumulate", "TileContraction"}
