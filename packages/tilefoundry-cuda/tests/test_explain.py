@@ -20,6 +20,7 @@ def chain(x: Tensor[(N, 64), "f32"], w: Tensor[(64, 64), "f32"]) -> Tensor[(N, 6
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.spec("explain.kernels")
 def test_kernels_bytes_operations_and_reasons(target):
     facts = explain(chain, target=target)
     first, product = facts.kernels[0], facts.kernels[1]
@@ -64,6 +65,7 @@ def many(x: Tensor[(N, 4), "f32"]) -> Tensor[(N, 4), "f32"]:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.spec("explain.kernels")
 def test_every_variant_is_explained(target):
     assert [kernel.ops for kernel in explain(chosen, target=target).kernels] == [("add",), ("exp",)]
 
@@ -76,6 +78,7 @@ def placed(x: Tensor[(2, 12), "f32"]) -> Tensor[(2, 12), "f32"]:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.spec("explain.kernels")
 def test_hand_placed_programs_are_explained(target):
     facts = explain(placed, target=target)
     assert {k.name for k in facts.kernels} <= {f.name for f in lower(placed, target=target).functions}

@@ -34,6 +34,7 @@ def test_a_library_is_built_once_and_read_after(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "remove library", "remove record", "garble record"])
+@pytest.mark.spec("cache.damaged")
 def test_a_damaged_entry_is_built_again(tmp_path, damage):
     builder = Builder()
     path = DiskCache(tmp_path).get_or_build(KEY, builder)
@@ -65,6 +66,7 @@ def test_a_failed_build_leaves_nothing_and_a_retry_works(tmp_path):
     assert cache.get_or_build(KEY, Builder()).read_bytes() == b"library"
 
 
+@pytest.mark.spec("cache.single-flight")
 def test_threads_build_one_key_once(tmp_path):
     builder = Builder()
     gate = threading.Barrier(8)
@@ -81,6 +83,7 @@ def test_threads_build_one_key_once(tmp_path):
     assert builder.count == 1
 
 
+@pytest.mark.spec("cache.limit")
 def test_the_least_recently_used_go_first(tmp_path):
     cache = DiskCache(tmp_path, limit=10**9)
     keys = [f"{i:02d}" + "0" * 62 for i in range(4)]
@@ -94,6 +97,7 @@ def test_the_least_recently_used_go_first(tmp_path):
     assert small.clear() == 2 and small.entries() == []
 
 
+@pytest.mark.spec("cache.unwritable")
 def test_an_unwritable_directory_falls_back_with_a_warning(tmp_path, monkeypatch):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
@@ -104,6 +108,7 @@ def test_an_unwritable_directory_falls_back_with_a_warning(tmp_path, monkeypatch
     assert cache_directory() == used, "one fallback per process"
 
 
+@pytest.mark.spec("cache.variable")
 def test_the_variable_moves_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv(place.VARIABLE, str(tmp_path / "a b"))
     assert cache_directory() == tmp_path / "a b"

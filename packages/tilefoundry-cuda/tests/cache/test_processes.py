@@ -58,12 +58,14 @@ def counting_compiler(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["a b", "größe-日本"])
+@pytest.mark.spec("case.directory-names")
 def test_odd_directory_names_build_and_run(tmp_path, program, name):
     done = run(program, environment(tmp_path / name))
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / name).glob("??/*/library.so"))
 
 
+@pytest.mark.spec("case.directory-names")
 def test_an_ascii_locale_opens_libraries_in_other_folders(tmp_path, program):
     """Oracle: the bytes of a folder's name are the same under every locale."""
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -72,6 +74,7 @@ def test_an_ascii_locale_opens_libraries_in_other_folders(tmp_path, program):
 
 
 @pytest.mark.slow
+@pytest.mark.spec("case.cold-processes")
 def test_eight_cold_processes_compile_once(tmp_path, program):
     compiler = counting_compiler(tmp_path / "bin")
     env = environment(tmp_path / "cache", CXX=str(compiler))
@@ -85,6 +88,7 @@ def test_eight_cold_processes_compile_once(tmp_path, program):
     assert len(list((tmp_path / "bin").glob("call.*"))) == 1
 
 
+@pytest.mark.spec("cache.second-process")
 def test_a_second_process_does_not_compile(tmp_path, program):
     compiler = counting_compiler(tmp_path / "bin")
     env = environment(tmp_path / "cache", CXX=str(compiler))
@@ -94,6 +98,7 @@ def test_a_second_process_does_not_compile(tmp_path, program):
     assert len(list((tmp_path / "bin").glob("call.*"))) == 1
 
 
+@pytest.mark.spec("case.no-tools")
 def test_no_compiler_is_one_clear_error_and_a_retry_works(tmp_path, program):
     env = environment(tmp_path / "cache", PATH=str(tmp_path / "empty"))
     env.pop("CXX", None)
@@ -104,11 +109,13 @@ def test_no_compiler_is_one_clear_error_and_a_retry_works(tmp_path, program):
     assert run(program, environment(tmp_path / "cache")).returncode == 0
 
 
+@pytest.mark.spec("case.no-tools")
 def test_a_wrong_cxx_is_named(tmp_path, program):
     done = run(program, environment(tmp_path / "cache", CXX="/nowhere/g++"))
     assert done.returncode != 0 and "CXX=/nowhere/g++" in done.stderr
 
 
+@pytest.mark.spec("cache.killed")
 def test_a_killed_builder_leaves_no_lock(tmp_path, program):
     slow = tmp_path / "slow-g++"
     slow.write_text('#!/bin/sh\ncase "$*" in *source.cc*) sleep 60;; esac\nexec g++ "$@"\n')
@@ -131,6 +138,7 @@ def test_a_killed_builder_leaves_no_lock(tmp_path, program):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
+@pytest.mark.spec("case.no-tools")
 def test_a_read_only_cache_still_serves(tmp_path, program):
     cache = tmp_path / "cache"
     assert run(program, environment(cache)).returncode == 0

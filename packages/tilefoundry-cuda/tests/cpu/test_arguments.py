@@ -31,6 +31,7 @@ def test_right_arguments_give_the_sum(scaled):
     torch.testing.assert_close(scaled(x, y, z), (x + y) * 2)
 
 
+@pytest.mark.spec("args.dynamic")
 def test_extents_change_without_compiling_again(scaled):
     for n, m in ((1, 2), (99, 49), (7, 7)):
         x, y = torch.randn(n, m), torch.randn(m)
@@ -61,6 +62,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("what", "change", "words"), REFUSED, ids=[r[0] for r in REFUSED])
+@pytest.mark.spec("args.refused", "case.wrong-inputs")
 def test_a_wrong_argument_is_refused_by_name(scaled, what, change, words):
     out = torch.full((3, 5), 7.0)
     for outputs in ((), (out,)):
@@ -71,6 +73,7 @@ def test_a_wrong_argument_is_refused_by_name(scaled, what, change, words):
     assert torch.equal(out, torch.full((3, 5), 7.0)), "a refused call wrote to its output"
 
 
+@pytest.mark.spec("args.refused")
 def test_things_that_are_no_tensors_are_type_errors(scaled):
     x, y, z = good()
     out = torch.empty(3, 5)
@@ -81,6 +84,7 @@ def test_things_that_are_no_tensors_are_type_errors(scaled):
         scaled(x, y)
 
 
+@pytest.mark.spec("args.outputs")
 def test_outputs_are_checked_like_inputs(scaled):
     x, y, z = good()
     with pytest.raises(ValueError, match=r"scaled: output has shape \(5, 3\)|scaled: output gives"):
@@ -89,6 +93,7 @@ def test_outputs_are_checked_like_inputs(scaled):
         scaled(x, y, z, torch.empty(3, 5, dtype=torch.float16))
 
 
+@pytest.mark.spec("args.outputs", "case.strided-output")
 def test_a_strided_output_is_refused_and_its_gaps_stay():
     p = Program("copied")
     x = p.param("x", (3, 2))
@@ -99,6 +104,7 @@ def test_a_strided_output_is_refused_and_its_gaps_stay():
     assert not whole.any()
 
 
+@pytest.mark.spec("args.outputs")
 def test_an_output_that_overlaps_an_input_is_refused(scaled):
     memory = torch.randn(40)
     x, y, z = memory[:15].view(3, 5), torch.randn(5), torch.randn(8)
@@ -110,6 +116,7 @@ def test_an_output_that_overlaps_an_input_is_refused(scaled):
     torch.testing.assert_close(scaled(x, y, z, memory[15:30].view(3, 5)), (x + y) * 2)
 
 
+@pytest.mark.spec("case.odd-offset")
 def test_a_contiguous_view_at_an_odd_offset_is_legal(scaled):
     x = torch.zeros(17)[1:16].view(3, 5).normal_()
     y, z = torch.randn(6)[1:], torch.randn(9)[1:]
@@ -118,17 +125,20 @@ def test_a_contiguous_view_at_an_odd_offset_is_legal(scaled):
     torch.testing.assert_close(scaled(x, y, z, out), (x + y) * 2)
 
 
+@pytest.mark.spec("args.strides")
 def test_size_one_axes_may_carry_any_stride(scaled):
     x = torch.randn(1, 5).as_strided((1, 5), (999, 1))
     y, z = torch.randn(5), torch.randn(6)
     torch.testing.assert_close(scaled(x, y, z), (x + y) * 2)
 
 
+@pytest.mark.spec("args.grad")
 def test_tensors_that_require_grad_give_results_outside_of_graphs(scaled):
     x, y, z = (t.requires_grad_() for t in good())
     assert not scaled(x, y, z).requires_grad
 
 
+@pytest.mark.spec("args.empty")
 def test_empty_inputs_give_identities_and_extremes_refuse():
     zero = DimVar("K", 0, 10)
     p = Program("empty")
@@ -145,6 +155,7 @@ def test_empty_inputs_give_identities_and_extremes_refuse():
         greatest(torch.empty(3, 0))
 
 
+@pytest.mark.spec("args.refused")
 def test_an_index_outside_is_refused_with_its_value():
     p = Program("rows")
     x, i = p.param("x", (4, N)), p.param("i", (N,), "i64")
@@ -156,6 +167,7 @@ def test_an_index_outside_is_refused_with_its_value():
             compiled(x, torch.tensor([0, bad, 1]))
 
 
+@pytest.mark.spec("args.dlpack")
 def test_numpy_arrays_may_be_given_with_outputs(scaled):
     numpy = pytest.importorskip("numpy")
     tvm_ffi = pytest.importorskip("tvm_ffi")

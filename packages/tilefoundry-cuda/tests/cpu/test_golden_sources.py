@@ -108,6 +108,7 @@ PROGRAMS = (
 
 
 @pytest.mark.parametrize("make", PROGRAMS, ids=lambda make: make.__name__)
+@pytest.mark.spec("pipeline.goldens")
 def test_generated_source(make, update_golden):
     source = emit_module(lower(make(), target="cpu"))
     file = GOLDEN / f"{make.__name__}.cc"

@@ -65,6 +65,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("program,inputs", CASES, ids=lambda value: getattr(value, "name", ""))
+@pytest.mark.spec("inplace.window")
 def test_the_identical_tensor_is_updated_and_a_fresh_output_leaves_it_alone(program, inputs):
     compiled = jit(program, target="cpu")
     assert compiled.type.inplace == ((0, 0),)
@@ -84,10 +85,12 @@ def test_the_identical_tensor_is_updated_and_a_fresh_output_leaves_it_alone(prog
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 @pytest.mark.parametrize("program", [insert, update, rows], ids=lambda f: f.name)
+@pytest.mark.spec("inplace.recorded")
 def test_both_targets_record_the_pair(program, target):
     assert lower(program, target=target).metadata[INPLACE] == ((0, 0),)
 
 
+@pytest.mark.spec("inplace.otherwise")
 def test_other_overlap_is_refused_before_anything_is_written():
     compiled = jit(rows, target="cpu")
     memory = torch.arange(60, dtype=torch.int32)
@@ -138,10 +141,12 @@ def part(x: Tensor[(9, 4), "f32"], u: Tensor[(1, 4), "f32"]) -> Tensor[(8, 4), "
 @pytest.mark.parametrize(
     "program", [read_after, shifted, twice, computed, turned, part], ids=lambda f: f.name
 )
+@pytest.mark.spec("inplace.recorded")
 def test_what_reads_the_input_otherwise_is_no_pair(program, target):
     assert lower(program, target=target).metadata[INPLACE] == ()
 
 
+@pytest.mark.spec("inplace.otherwise")
 def test_without_a_pair_the_identical_tensor_is_refused():
     x = torch.randn(8, 4)
     with pytest.raises(ValueError, match="shifted: output overlaps the memory of x"):
@@ -163,12 +168,14 @@ def long(x: Tensor[(L, 4), "f32"], u: Tensor[(1, 4), "f32"]) -> Tensor[(L, 4), "
     return tf.insert_slice(x, u, (3, 0))
 
 
+@pytest.mark.spec("inplace.recorded")
 def test_a_pair_holds_in_every_variant_or_not_at_all():
     assert lower(chosen, target="cpu").metadata[INPLACE] == ()
     x, u = torch.randn(9, 4), torch.randn(1, 4)
     torch.testing.assert_close(jit(chosen, target="cpu")(x, u), evaluate(chosen, x, u))
 
 
+@pytest.mark.spec("inplace.window")
 def test_only_the_window_is_written():
     # Oracle: every page of the cache outside the window is write-protected while the call runs.
     script = """

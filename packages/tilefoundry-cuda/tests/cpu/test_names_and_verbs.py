@@ -17,6 +17,7 @@ WORDS = "int max template blockIdx index_t ops x__y _x x_ f32 begin item std mai
 HOSTILE = WORDS.split()
 
 
+@pytest.mark.spec("case.names")
 def test_parameters_may_be_called_anything():
     p = Program("int")
     params = [p.param(name, (5,)) for name in HOSTILE]
@@ -31,6 +32,7 @@ def test_parameters_may_be_called_anything():
 
 
 @pytest.mark.parametrize("name", ["x", "output", "step", "slab"])
+@pytest.mark.spec("case.names")
 def test_an_extent_may_share_its_name_with_a_parameter_a_result_and_the_function(name):
     p = Program("step")
     x = p.param("x", (DimVar(name, 1, 50), 4))
@@ -43,6 +45,7 @@ def test_an_extent_may_share_its_name_with_a_parameter_a_result_and_the_function
         compiled(torch.randn(50, 4), b)
 
 
+@pytest.mark.spec("case.names")
 def test_two_modules_with_one_entry_name_live_side_by_side():
     compiled = []
     for value in (1.0, 10.0):
@@ -104,6 +107,7 @@ def test_raw_python_functions_and_other_things_are_refused():
         jit(square_sum, target="tpu")
 
 
+@pytest.mark.spec("target.declared")
 def test_a_declared_target_wins_and_a_contradiction_names_both():
     declared = tilefoundry.Module("declared", (square_sum,), "square_sum", target=CpuTarget())
     assert jit(declared)(torch.ones(2, 4)).tolist() == [4.0, 4.0]
@@ -111,6 +115,7 @@ def test_a_declared_target_wins_and_a_contradiction_names_both():
         jit(declared, target=CudaTarget("nvidia.h200_sxm"))
 
 
+@pytest.mark.spec("target.no-gpu")
 def test_cuda_without_a_gpu_names_the_way_out():
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
@@ -118,6 +123,7 @@ def test_cuda_without_a_gpu_names_the_way_out():
         jit(square_sum)
 
 
+@pytest.mark.spec("pipeline.steps")
 def test_lower_gives_prim_functions_and_build_runs_them():
     lowered = lower(Calls, target="cpu")
     assert all(isinstance(f, PrimFunction) for f in lowered.functions)
@@ -128,6 +134,7 @@ def test_lower_gives_prim_functions_and_build_runs_them():
         tilefoundry.build(Calls)
 
 
+@pytest.mark.spec("pipeline.equal-kernels")
 def test_kernels_that_differ_in_names_alone_are_emitted_once():
     p = Program("layers")
     x = p.param("x", (H, 16))
@@ -161,6 +168,7 @@ def endless(x: Tensor[(H, 4), "f32"]) -> Tensor[(4,), "f32"]:
     return total
 
 
+@pytest.mark.spec("refused.by-name")
 def test_what_the_target_cannot_do_is_refused_by_name():
     with pytest.raises(
         UnsupportedError, match=r"own = tf\.local.*compile for cuda, or write the computation on"
@@ -172,6 +180,7 @@ def test_what_the_target_cannot_do_is_refused_by_name():
         lower(endless, target="cpu")
 
 
+@pytest.mark.spec("placement.erased")
 def test_placement_that_keeps_values_is_erased():
     x = torch.randn(2, 12)
     torch.testing.assert_close(jit(placed, target="cpu")(x), torch.exp(x) + x)
@@ -185,6 +194,7 @@ def several(
     return y, 2.5, y, x
 
 
+@pytest.mark.spec("results.kinds")
 def test_literals_and_values_returned_twice_and_inputs_are_results_of_their_own():
     x = torch.randn(3, 4)
     first, literal, second, same = jit(several, target="cpu")(x)
@@ -209,6 +219,7 @@ def many(x: Tensor[(H, 4), "f32"]) -> Tensor[(H, 4), "f32"]:
     return tf.softmax(x)
 
 
+@pytest.mark.spec("variants.run-time")
 def test_variants_are_chosen_by_the_call():
     compiled = jit(chosen, target="cpu")
     for rows in (1, 7, 8, 99):
@@ -217,6 +228,7 @@ def test_variants_are_chosen_by_the_call():
     assert len(lower(chosen, target="cpu").functions) == 3
 
 
+@pytest.mark.spec("loops.static")
 def test_loops_with_static_bounds_are_written_out():
     @func
     def powers(x: Tensor[(H, 4), "f32"]) -> Tensor[(H, 4), "f32"]:
@@ -229,6 +241,7 @@ def test_loops_with_static_bounds_are_written_out():
     torch.testing.assert_close(jit(powers, target="cpu")(x), x**4)
 
 
+@pytest.mark.spec("pipeline.source")
 def test_the_source_says_what_it_came_from():
     source = jit(Calls, target="cpu").source
     assert "tf.mul" in source and "#include <tilefoundry/runtime.h>" in source

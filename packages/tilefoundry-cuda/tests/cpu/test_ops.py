@@ -36,10 +36,12 @@ UNARY = WORDS.split()
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.spec("ops.all")
 def test_unary_ops(dtype):
     compare([case(lambda p, x, op=op: p(op, x), ((N, 7), (33, 7)), dtypes=(dtype,)) for op in UNARY])
 
 
+@pytest.mark.spec("ops.all")
 def test_unary_ops_on_special_values():
     special = torch.tensor(
         [0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), 1e-40, 88.9, -104.0, 3e38, 1e-3]
@@ -53,6 +55,7 @@ def test_unary_ops_on_special_values():
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.spec("ops.all")
 def test_binary_ops_broadcast(dtype):
     ops = [
         "add",
@@ -81,6 +84,7 @@ def test_binary_ops_broadcast(dtype):
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.spec("ops.all")
 def test_integer_ops(dtype):
     binary = ["add", "sub", "mul", "floor_div", "mod", "minimum", "maximum", "cmp_eq", "cmp_lt", "cmp_ge"]
     cases = []
@@ -99,6 +103,7 @@ def test_integer_ops(dtype):
     compare(cases)
 
 
+@pytest.mark.spec("ops.all")
 def test_logic_and_select():
     compare(
         [
@@ -121,6 +126,7 @@ def test_logic_and_select():
 @pytest.mark.parametrize(
     "source", ["f32", "f64", "f16", "bf16", "fp8e4m3", "fp8e5m2", "i8", "u8", "i32", "i64", "bool"]
 )
+@pytest.mark.spec("ops.all")
 def test_casts(source):
     targets = ("f32", "f64", "f16", "bf16", "fp8e4m3", "fp8e5m2", "i8", "u8", "i16", "i32", "i64", "bool")
     cases = [
@@ -135,6 +141,7 @@ def test_casts(source):
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i32", "i8"])
 @pytest.mark.parametrize("kind", ["sum", "max", "min", "absmax", "mean"])
+@pytest.mark.spec("ops.all")
 def test_reductions_over_every_kind_of_axes(dtype, kind):
     if kind == "mean" and dtype.startswith("i"):
         pytest.skip("integers have no mean")
@@ -153,6 +160,7 @@ def test_reductions_over_every_kind_of_axes(dtype, kind):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.spec("ops.all")
 def test_row_ops(dtype):
     compare(
         [
@@ -180,6 +188,7 @@ def test_row_ops(dtype):
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, "i8", "i32", "i64"])
+@pytest.mark.spec("ops.all")
 def test_matmul(dtype):
     def transposed(p, x, y):
         return p("matmul", p("transpose", x, perm=(1, 0)), p("transpose", y, perm=(1, 0)))
@@ -256,6 +265,7 @@ def test_matmul_with_epilogues(dtype):
     )
 
 
+@pytest.mark.spec("ops.all")
 def test_views_and_copies():
     def heads(p, x):
         split = p("reshape", x, new_shape=(N, M, 3, 4))
@@ -302,6 +312,7 @@ def with_index(build, shape, rows, count, dtype="f32", index_dtype="i64", seed=0
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i8"])
+@pytest.mark.spec("ops.all")
 def test_indexing(dtype):
     def select(dim):
         return lambda p, x, i: p("index_select", x, i, dim=dim)
@@ -337,6 +348,7 @@ def test_indexing(dtype):
     )
 
 
+@pytest.mark.spec("ops.all")
 def test_argmax_and_topk():
     def pair(p, x, **attrs):
         return tuple(p.items(p("topk", x, **attrs)))
@@ -358,6 +370,7 @@ def scalar_i32(value):
     return torch.tensor(value, dtype=torch.int32)
 
 
+@pytest.mark.spec("ops.all")
 def test_windows_with_values():
     def insert(p, x, y, i):
         return p("insert_slice", x, y, i, offsets=(None, 1))
@@ -384,6 +397,7 @@ def test_windows_with_values():
     compare([first, second, third])
 
 
+@pytest.mark.spec("ops.all")
 def test_creation():
     compare(
         [
@@ -400,6 +414,7 @@ def test_creation():
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f64"])
+@pytest.mark.spec("ops.all")
 def test_attention(dtype):
     def attend(p, q, k, v, **attrs):
         return p("attention", q, k, v, **attrs)
@@ -424,6 +439,7 @@ def test_attention(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.spec("ops.all")
 def test_rope_grouped_matmul_and_convolution(dtype):
     def rope(p, q, k, c, s, i):
         return tuple(p.items(p("rope", q, k, c, s, i)))
@@ -465,6 +481,7 @@ def test_rope_grouped_matmul_and_convolution(dtype):
 
 
 @pytest.mark.parametrize("target", ["fp8e4m3", "fp8e5m2", "i8"])
+@pytest.mark.spec("ops.all")
 def test_quant(target):
     def quant(p, x):
         return tuple(p.items(p("quant", x, group=16, target_dtype=target)))

@@ -29,6 +29,7 @@ def loops(x: Tensor[(N, 4), "f32"], k: Tensor[(N,), "i64"], y: Tensor[(N, 4), "f
                 z[i] = top
 
 
+@pytest.mark.spec("statements.cpu")
 def test_loops_accumulators_and_branches():
     x, k = torch.randn(33, 4), torch.randint(0, 4, (33,))
     x[5, 2] = float("nan")
@@ -53,6 +54,7 @@ def tiles(x: Tensor[(N, 4), "f32"], w: Tensor[(4,), "f32"], y: Tensor[(N, 4), "f
     T.reduce(y, z, axes=(0,), kind="max")
 
 
+@pytest.mark.spec("statements.cpu")
 def test_tile_ops_on_views():
     x, w = torch.randn(7, 4), torch.rand(4)
     y, z = jit(tiles, target="cpu")(x, w)
@@ -72,6 +74,7 @@ class Launching:
         T.launch(double, x, y)
 
 
+@pytest.mark.spec("statements.cpu")
 def test_a_host_launches_kernels():
     x = torch.randn(5, 4)
     torch.testing.assert_close(jit(Launching, target="cpu")(x), x + x)
@@ -123,6 +126,7 @@ def test_a_host_launches_kernels_with_levels_of_their_own():
     torch.testing.assert_close(z, x * 4)
 
 
+@pytest.mark.spec("statements.cpu")
 def test_tile_products_and_attention():
     x, w = torch.randn(8, 4), torch.randn(4, 8)
     torch.testing.assert_close(jit(contracted, target="cpu")(x, w), x @ w)
@@ -148,6 +152,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.spec("refused.gpu-statements")
 def test_what_only_a_gpu_gives_a_meaning_is_refused_by_name(name):
     program, message = REFUSED[name]
     with pytest.raises(UnsupportedError, match=message):

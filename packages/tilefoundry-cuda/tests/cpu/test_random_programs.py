@@ -13,10 +13,12 @@ LIBRARIES = 12
 
 
 @pytest.mark.parametrize("batch", range(LIBRARIES))
+@pytest.mark.spec("programs.random")
 def test_random_programs_equal_the_evaluator(batch):
     compare_seeds(range(batch * PER_LIBRARY, (batch + 1) * PER_LIBRARY))
 
 
+@pytest.mark.spec("programs.random")
 def test_a_failure_is_reported_on_a_small_program(monkeypatch):
     # Oracle: a runner that spoils every result of programs with a reduction; the report ends with one.
     def spoiled(module, tensors, options):

@@ -55,6 +55,7 @@ def test_a_row_is_one_kernel_that_reads_it_once():
     assert "body_(cute::Int<8>{});" in text
 
 
+@pytest.mark.spec("pipeline.source", "pipeline.host-part")
 def test_device_code_includes_the_umbrella_alone_and_the_host_no_cuda():
     parts = source_of(normed)
     for text in (*parts.devices, parts.host):
@@ -70,6 +71,7 @@ def test_launches_cover_dynamic_rows_and_tail_blocks_store_nothing():
     assert "if (first < B * 128) {" in source_of(gated).devices[0]
 
 
+@pytest.mark.spec("pipeline.libraries")
 def test_a_library_needs_neither_cudart_nor_libcuda_and_opens_without_a_gpu(tmp_path, monkeypatch):
     monkeypatch.setenv("TILEFOUNDRY_CACHE_DIR", str(tmp_path / "a cäche"))
     compiled = jit(awkward, target=H200)
@@ -83,6 +85,7 @@ def test_a_library_needs_neither_cudart_nor_libcuda_and_opens_without_a_gpu(tmp_
     ]
 
 
+@pytest.mark.spec("target.no-gpu")
 def test_without_a_gpu_the_bare_target_names_the_way_out(monkeypatch):
     monkeypatch.setattr(
         "tilefoundry.target.cuda._current_capability", lambda: "torch sees no usable NVIDIA GPU"
@@ -91,6 +94,7 @@ def test_without_a_gpu_the_bare_target_names_the_way_out(monkeypatch):
         jit(gated, target="cuda")
 
 
+@pytest.mark.spec("target.unknown-gpu")
 def test_an_architecture_that_the_compiler_lacks_is_refused_with_those_it_has():
     with pytest.raises(ToolchainError, match="cannot target sm_35; it knows sm_"):
         device_tool("sm_35", CompilerOptions())

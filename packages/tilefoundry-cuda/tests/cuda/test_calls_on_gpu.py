@@ -34,6 +34,7 @@ def arguments(rows=5):
     return torch.randn(rows, 12, device="cuda"), torch.randn(12, device="cuda")
 
 
+@pytest.mark.spec("streams.current")
 def test_work_goes_to_the_current_stream(compiled):
     x, w = arguments(4096)
     stream = torch.cuda.Stream()
@@ -46,6 +47,7 @@ def test_work_goes_to_the_current_stream(compiled):
     torch.testing.assert_close(got, x * w + 1.0)
 
 
+@pytest.mark.spec("streams.graphs")
 def test_a_graph_replays_on_new_values(compiled):
     x, w = arguments(64)
     out = torch.empty_like(x)
@@ -58,6 +60,7 @@ def test_a_graph_replays_on_new_values(compiled):
     torch.testing.assert_close(out, x * w + 1.0)
 
 
+@pytest.mark.spec("args.refused", "case.wrong-inputs")
 def test_a_transposed_a_wide_and_a_misshapen_argument_are_refused(compiled):
     x, w = arguments()
     with pytest.raises(ValueError, match=r"scaled: x .*contiguous"):
@@ -70,6 +73,7 @@ def test_a_transposed_a_wide_and_a_misshapen_argument_are_refused(compiled):
         compiled(x.cpu(), w.cpu())
 
 
+@pytest.mark.spec("args.outputs", "case.strided-output")
 def test_a_strided_output_is_refused_and_its_gaps_stay(compiled):
     x, w = arguments(3)
     whole = torch.zeros(6, 24, device="cuda")
@@ -78,18 +82,21 @@ def test_a_strided_output_is_refused_and_its_gaps_stay(compiled):
     assert not whole.any()
 
 
+@pytest.mark.spec("case.odd-offset")
 def test_a_view_at_an_odd_offset_takes_the_narrow_path(compiled):
     flat, w = torch.randn(4 * 12 + 1, device="cuda"), torch.randn(12, device="cuda")
     x = flat[1:].view(4, 12)
     torch.testing.assert_close(compiled(x, w), x * w + 1.0)
 
 
+@pytest.mark.spec("args.empty")
 def test_no_rows_launch_nothing(compiled):
     x, w = arguments(0)
     assert compiled(x, w).shape == (0, 12)
 
 
 @pytest.mark.parametrize("n", [1, 3, 31, 33, 769, 1025])
+@pytest.mark.spec("case.awkward-rows")
 def test_rows_of_awkward_lengths_leave_their_surroundings_alone(n):
     x = torch.randn(7, n, device="cuda")
     guarded = torch.full((7 * n + 64,), 3.0, device="cuda")

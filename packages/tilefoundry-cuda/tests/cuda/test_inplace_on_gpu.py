@@ -14,6 +14,7 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("program,inputs", CASES, ids=lambda value: getattr(value, "name", ""))
+@pytest.mark.spec("inplace.window")
 def test_the_identical_tensor_is_updated_and_a_fresh_output_leaves_it_alone(program, inputs):
     compiled = jit(program, target="cuda")
     assert compiled.type.inplace == ((0, 0),)
@@ -29,6 +30,7 @@ def test_the_identical_tensor_is_updated_and_a_fresh_output_leaves_it_alone(prog
             torch.testing.assert_close(one.cpu(), want)
 
 
+@pytest.mark.spec("inplace.window")
 def test_one_captured_step_serves_every_position():
     compiled = jit(update, target="cuda")
     cache = torch.zeros(2, 8, 3, 4, dtype=torch.bfloat16, device="cuda")

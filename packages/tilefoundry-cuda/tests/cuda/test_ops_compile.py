@@ -26,6 +26,7 @@ TESTS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("test,args", TESTS, ids=lambda value: getattr(value, "__name__", ""))
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.spec("pipeline.cross-compile")
 def test_device_code_compiles(test, args, arch):
     with computing_with(compile_for(arch)):
         test(*args)

@@ -20,6 +20,7 @@ PER_LIBRARY = 20
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, PER_LIBRARY))
+@pytest.mark.spec("programs.random")
 def test_random_programs_equal_the_evaluator(first):
     with computing_with(run_on_gpu):
         compare_seeds(range(first, min(first + PER_LIBRARY, FIRST + COUNT)))

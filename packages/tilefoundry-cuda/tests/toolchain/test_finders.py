@@ -26,6 +26,7 @@ def script(path, text: str) -> str:
     return str(path)
 
 
+@pytest.mark.spec("tools.errors")
 def test_no_compiler_an_old_one_and_a_broken_one(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.delenv("CXX", raising=False)
@@ -43,6 +44,7 @@ def test_no_compiler_an_old_one_and_a_broken_one(tmp_path, monkeypatch):
     assert type(caught.value) is ToolchainError
 
 
+@pytest.mark.spec("tools.errors")
 def test_no_nvrtc_an_unusable_one_and_a_gpu_it_does_not_know(tmp_path, monkeypatch):
     nvrtc.find_nvrtc.cache_clear()
     monkeypatch.setattr(nvrtc, "FINDERS", ())
@@ -62,6 +64,7 @@ def test_no_nvrtc_an_unusable_one_and_a_gpu_it_does_not_know(tmp_path, monkeypat
         device_tool("sm_10", CompilerOptions())
 
 
+@pytest.mark.spec("tools.errors")
 def test_no_headers_and_no_nvcc(monkeypatch, tmp_path):
     monkeypatch.setattr(cuda_headers, "FINDERS", ())
     with pytest.raises(ToolNotFoundError, match=r"tilefoundry-cuda\[cu12\]"):
@@ -75,6 +78,7 @@ def test_no_headers_and_no_nvcc(monkeypatch, tmp_path):
     nvcc.find_nvcc.cache_clear()
 
 
+@pytest.mark.spec("tools.doctor")
 def test_doctor_gives_one_line_each(capsys):
     code = main(["doctor"])
     lines = capsys.readouterr().out.splitlines()
@@ -83,6 +87,7 @@ def test_doctor_gives_one_line_each(capsys):
         assert name in line and (line.startswith("ok") or not needed), line
 
 
+@pytest.mark.spec("tools.doctor")
 def test_doctor_names_a_remedy_for_what_is_missing(monkeypatch, capsys):
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert main(["doctor"]) == 1

@@ -31,6 +31,7 @@ def compiled(headers, folder) -> None:
     assert (folder / "unit.o").is_file()
 
 
+@pytest.mark.spec("cache.headers")
 def test_the_second_unit_starts_a_build_and_later_ones_use_it(headers, tmp_path):
     compiled(headers, tmp_path)
     assert (headers.folder / "wanted").is_file() and not (headers.folder / "claim").exists()
@@ -80,6 +81,7 @@ def test_a_damaged_file_costs_one_more_compilation_and_goes(headers, tmp_path):
     assert not headers.file.is_file() or headers.file.stat().st_size == size // 2
 
 
+@pytest.mark.spec("cache.headers")
 def test_it_can_be_turned_off_and_cleared(headers, tmp_path, monkeypatch):
     headers.build()
     assert clear_precompiled(headers.root) == 1 and not headers.file.is_file()

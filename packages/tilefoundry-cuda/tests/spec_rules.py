@@ -1,0 +1,72 @@
+"""The compiler's rules, one line each in our words, by the names that test markers use."""
+
+TITLE = "What the compiler promises and the tests that show it"
+INTRO = (
+    "Written by `tools/spec_table.py` from the `spec` markers; `test_spec_table.py` checks that it is up to date. The "
+    "calling convention and jit's in-process cache are in the "
+    "[runtime's table](../../tilefoundry-runtime/tests/README.md)."
+)
+
+RULES = {
+    # From a program to a library
+    "pipeline.steps": "lower gives statement-level functions of one target, build makes them run.",
+    "pipeline.source": "Generated source includes the umbrella header alone, says which ops it came from, and exports "
+    "the entry under its name.",
+    "pipeline.host-part": "The host's text of a CUDA library names no CUDA or CuTe type.",
+    "pipeline.libraries": "A CUDA library needs neither cudart nor libcuda and opens without a GPU.",
+    "pipeline.equal-kernels": "Kernels that differ in names alone are built once.",
+    "pipeline.goldens": "The source of a dozen programs is kept and compared.",
+    "pipeline.cross-compile": "Device code compiles for other architectures where there is no GPU.",
+    "target.declared": "A target that the module declares is taken; another one is refused naming both.",
+    "target.no-gpu": "Without a GPU the bare target names the one to give instead.",
+    "target.unknown-gpu": "A GPU that the compiler does not know is refused with those it knows.",
+    "refused.by-name": "What a target does not compute is refused at lower, by name, with the way out.",
+    "refused.gpu-statements": "Synchronisation, asynchronous copies and matrix instructions are refused on a CPU.",
+    "placement.erased": "On a CPU, placement that keeps values is dropped.",
+    "loops.static": "Loops with static bounds are written out.",
+    "variants.run-time": "The call's extents choose the variant.",
+    "results.kinds": "Literals, inputs, and one value twice are results of their own.",
+    "statements.cpu": "Statement-level programs run on a CPU: loops, accumulators, branches, tile ops, launches.",
+    "ops.all": "Every op of the language compiles and equals the evaluator.",
+    "programs.random": "Random programs equal the evaluator; a failure is shown on a small program.",
+    "explain.kernels": "explain gives kernels, bytes, operations, bounds, and why values are passed through memory.",
+    # The calling convention, compiled in
+    "args.refused": "Count, rank, dtype, extents, equal values of one DimVar, device and strides are checked before "
+    "anything runs, naming entry, parameter, expected and actual.",
+    "args.outputs": "Outputs are checked like inputs; strided and overlapping ones are refused.",
+    "args.strides": "Axes of extent one may carry any stride.",
+    "args.empty": "Empty outputs launch nothing; reductions over nothing give identities, extremes refuse.",
+    "args.grad": "Inputs that require a gradient are taken, and results join no graph.",
+    "args.dlpack": "Other providers of DLPack tensors may call with outputs.",
+    "args.dynamic": "Extents change from call to call without compiling again.",
+    "inplace.window": "An input may be its own output where one window is replaced; only the window is written.",
+    "inplace.recorded": "Both targets record such pairs, in every variant or not at all.",
+    "inplace.otherwise": "All other overlap is refused before anything is written.",
+    "streams.current": "Work goes to the framework's current stream.",
+    "streams.graphs": "Calls can be captured, and a graph replays on new values.",
+    "barrier.resident": "A grid that cannot be resident together is refused before the launch.",
+    # Caches
+    "cache.second-process": "A second process does not compile.",
+    "cache.damaged": "Damaged entries are built again.",
+    "cache.killed": "A killed builder leaves no lock.",
+    "cache.unwritable": "An unwritable directory falls back to a private one, with a warning.",
+    "cache.limit": "The least recently used libraries go first.",
+    "cache.single-flight": "Threads build one library once.",
+    "cache.variable": "A variable moves the cache.",
+    "cache.headers": "The runtime's headers are precompiled from the second library on, or not at all.",
+    "tools.errors": "Missing, too old, and unable to target this GPU are errors of their own.",
+    "tools.doctor": "doctor says what was found and one remedy for what was not.",
+    # Cases that broke other systems
+    "case.directory-names": "A cache directory with a space or letters beyond ASCII.",
+    "case.cold-processes": "Eight processes that start cold on one module: one compiles.",
+    "case.names": "Parameters named like words of C++ and CUDA; two modules with one entry name.",
+    "case.no-tools": "No compiler, or a cache that cannot be written: named, and a later call works.",
+    "case.unplaced": "A large sum, broadcasts, a reflected operator, a sibling's call, a row sum; nothing placed.",
+    "case.byte-offset": "A producer that gives a base pointer and an offset.",
+    "case.strided-output": "An output with gaps is refused, and the gaps stay.",
+    "case.odd-offset": "A contiguous view at an odd offset.",
+    "case.wrong-inputs": "A transposed, a wide and a misshapen input, each refused by name.",
+    "case.awkward-rows": "Rows of 1, 3, 31, 33, 769 and 1025 elements; memory around the output stays.",
+    "case.nan-extremes": "NaN comes through max, min and absmax; negative rows keep their maximum.",
+}
+"""Rule -> what holds."""
