@@ -24,6 +24,7 @@
 #include <tilefoundry/runtime/cuda/ops/binary.cuh>
 #include <tilefoundry/runtime/cuda/ops/cast.cuh>
 #include <tilefoundry/runtime/cuda/ops/copy_n.cuh>
+#include <tilefoundry/runtime/cuda/ops/select.cuh>
 #include <tilefoundry/runtime/cuda/ops/unary.cuh>
 #endif
 #ifdef TILEFOUNDRY_USE_REDUCE

@@ -263,9 +263,49 @@ def write_map(to: DeviceEmitter, stmt: TileMap) -> None:
             count = "cute::make_tensor(&count_, cute::make_layout(cute::_1{}))"
             to.out.line(f"ops::binary(ops::div_op{{}}, {operands[0]}, {count}, into_);")
             return
-        args = [*([f"ops::{stmt.tag}_op{{}}"] if stmt.tag else []), *operands, "into_"]
+        if stmt.tag == "div" and to.narrow and _is_row_value(stmt.operands[1]):
+            _divided_by_one(to, stmt, operands)
+            return
+        args = [*([_tag(to, stmt)] if stmt.tag else []), *operands, "into_"]
         args += [_number(value, dtype) for value in stmt.extra]
         to.out.line(f"ops::{stmt.family}({', '.join(args)});")
+
+
+_FAST = frozenset(["exp", "sigmoid", "silu", "gelu_tanh"])
+
+
+def _tag(to: DeviceEmitter, stmt: TileMap) -> str:
+    """The functor; a short form where nothing but 16-bit values is stored."""
+    operand = stmt.operands[0]
+    fast = to.narrow and stmt.family == "unary" and stmt.tag in _FAST
+    if fast and isinstance(operand, Part) and dtype_of(operand.buffer) is DType.f32:
+        return f"ops::approximate<ops::{stmt.tag}_op>{{}}"
+    return f"ops::{stmt.tag}_op{{}}"
+
+
+def _is_row_value(operand: Part | Constant) -> bool:
+    """Whether all elements meet the same f32 value."""
+    return (
+        isinstance(operand, Part)
+        and dtype_of(operand.buffer) is DType.f32
+        and all(step == 0 or n == 1 for step, n in zip(operand.strides, operand.shape, strict=True))
+        and product(operand.shape) != 1
+    )
+
+
+def _divided_by_one(to: DeviceEmitter, stmt: TileMap, operands: list[str]) -> None:
+    """Divide by one value: by its reciprocal where that is a normal number, as it nearly always is."""
+    divisor = stmt.operands[1]
+    assert isinstance(divisor, Part)
+    to.out.line(
+        f"const f32 divisor_ = {_base(to, divisor)}[{to.dim(divisor.offset)}], inverse_ = 1.0f / divisor_;"
+    )
+    to.out.line("const f32 size_ = ops::abs_op{}(divisor_);")
+    with to.out.block("if (size_ > 1.0e-37f && size_ < 1.0e37f) {"):
+        inverse = "cute::make_tensor(&inverse_, cute::make_layout(cute::_1{}))"
+        to.out.line(f"ops::binary(ops::mul_op{{}}, {operands[0]}, {inverse}, into_);")
+    with to.out.block("else {"):
+        to.out.line(f"ops::binary(ops::div_op{{}}, {operands[0]}, {operands[1]}, into_);")
 
 
 def _operand(to: DeviceEmitter, operand: Part | Constant, i: int) -> str:
