@@ -79,19 +79,21 @@ def _attention(
     persistent: Any = False,
 ) -> TileAttention:
     schedule = TileSchedule(_extents(tile), stages, (1, 1), split_kv, persistent)
-    operands = [_operand(ctx, node, operand) for operand in (q, k, v)]
+    query, keys, values = (_operand(ctx, node, operand) for operand in (q, k, v))
     if not isinstance(causal, bool):
         raise TypeError(f"causal= is True or False, got {causal!r}")
     if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
         raise TypeError(f"window= is an int above 0, got {describe(window)}")
     if softcap is not None and not (is_number(softcap) and softcap > 0):
         raise TypeError(f"softcap= is a number above 0, got {describe(softcap)}")
-    factor = _scale(operands[0]) if scale is None else scale
+    factor = _scale(query) if scale is None else scale
     if not is_number(factor) or isinstance(factor, bool):
         raise TypeError(f"scale= is a number, got {describe(scale)}")
     length = None if kv_len is None else view(ctx, node, kv_len)
     cap = None if softcap is None else float(softcap)
-    return TileAttention(*operands, length, float(factor), causal, window, cap, (), _NO_OUTPUT, schedule, ())
+    return TileAttention(
+        query, keys, values, length, float(factor), causal, window, cap, (), _NO_OUTPUT, schedule, ()
+    )
 
 
 def _scale(q: Operand) -> float:
