@@ -126,8 +126,9 @@ class _Expander:
         q, k = (o.type.shape for o in (stmt.q, stmt.k))  # type: ignore[attr-defined]  # tensors
         batch, head, query = (index_dim(v, e) for v, e in zip(stmt.indices[:3], stmt.shape[:3], strict=True))
         group: Dim = head
-        if isinstance(q[1], int) and isinstance(k[1], int):  # heads that only a call knows are not shared
-            group = head // (q[1] // k[1])
+        heads, shared = q[1], k[1]
+        if isinstance(heads, int) and isinstance(shared, int):  # heads that only a call knows are not shared
+            group = head // (heads // shared)
         length, start = self._length(stmt, batch, k[2])
         scores = Var(TensorType((k[2],), dtype), self.names.fresh("scores"))
         top, total = self._fresh("top", dtype), self._fresh("total", dtype)
