@@ -121,7 +121,10 @@ class _Epilogue:
         coords, lets = coordinates(self.batch, loops, head)
         head.stmts.extend(lets)
         head.coords = {**coords, self.axis - 1: self.row}
-        body = PackScope(plan, self.names, {**head.coords, self.axis: self.element}, head, faults=self.faults)
+        # Of one column no value runs over the axis, and what needs the sum must all the same wait for it.
+        outside = None if plan.nest.extents[self.axis] == 1 else head
+        coords = {**head.coords, self.axis: self.element}
+        body = PackScope(plan, self.names, coords, outside, faults=self.faults)
         body.table = self.table
         assert plan.nest.matmul is not None
         type_ = plan.call(plan.nest.matmul).type
