@@ -13,7 +13,7 @@ from checkpoints import INDEX, SINGLE, write_index, write_sharded, write_single
 
 from tilefoundry.ir.errors import CheckpointError
 from tilefoundry.runtime import Preprocessed, SafetensorsResource
-from tilefoundry.runtime.resource import read_many
+from tilefoundry.runtime.resource import spans
 
 A = {"a": torch.arange(6.0), "b.c": torch.arange(4, dtype=torch.int64)}
 B = {"b.d": torch.ones(3, dtype=torch.bfloat16), "scalar": torch.tensor(2.5)}
@@ -255,17 +255,17 @@ def test_reads_are_few_in_file_order_and_touch_each_byte_once(tmp_path, monkeypa
             reads.append((offset, got))
         return got
 
-    monkeypatch.setattr(read_many.os, "preadv", slow)
+    monkeypatch.setattr(spans.os, "preadv", slow)
     out = resource(folder).read_many(list(tensors))
     assert all(torch.equal(out[key], tensor) for key, tensor in tensors.items())
     assert sum(got for _, got in reads) == sum(t.numel() * 4 for t in tensors.values())
-    spans = sorted(reads)
-    assert all(a + n <= b for (a, n), (b, _) in itertools.pairwise(spans))
+    ordered = sorted(reads)
+    assert all(a + n <= b for (a, n), (b, _) in itertools.pairwise(ordered))
     assert len(reads) <= 4
 
 
 def test_large_tensors_are_read_in_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(read_many, "SPAN_BYTES", 4096)
+    monkeypatch.setattr(spans, "SPAN_BYTES", 4096)
     raw = {"big": torch.randn(10_000), "small": torch.randn(7), "more": torch.randn(3_000)}
     made = resource(write_single(tmp_path, raw))
     out = made.read_many(list(raw))
@@ -274,7 +274,7 @@ def test_large_tensors_are_read_in_pieces(tmp_path, monkeypatch):
 
 def test_short_reads_are_continued(tmp_path, monkeypatch):
     real = os.preadv
-    monkeypatch.setattr(read_many.os, "preadv", lambda fd, buffers, at: real(fd, [buffers[0][:7]], at))
+    monkeypatch.setattr(spans.os, "preadv", lambda fd, buffers, at: real(fd, [buffers[0][:7]], at))
     raw = {"a": torch.randn(5), "b": torch.randn(9)}
     out = resource(write_single(tmp_path, raw)).read_many(["a", "b"])
     assert all(torch.equal(out[key], tensor) for key, tensor in raw.items())
@@ -330,17 +330,6 @@ def test_tensors_arrive_on_the_gpu(sharded):
         assert out.is_cuda and torch.equal(out.cpu(), tensor)
     out = made.read_many([*A, *B])
     assert all(t.is_cuda and torch.equal(t.cpu(), {**A, **B}[key]) for key, t in out.items())
-
-
-@pytest.mark.gpu
-def test_staging_is_right_on_a_side_stream_and_for_large_tensors(tmp_path):
-    raw = {f"w{i}": torch.randn(1 << 20) for i in range(40)}
-    made = SafetensorsResource(str(write_single(tmp_path, raw)), device="cuda")
-    with torch.cuda.stream(torch.cuda.Stream()):
-        out = made.read_many(list(raw))
-        sums = {key: t.clone() for key, t in out.items()}
-    torch.cuda.synchronize()
-    assert all(torch.equal(sums[key].cpu(), tensor) for key, tensor in raw.items())
 
 
 def test_the_index_may_hold_more_than_the_weight_map(sharded):

@@ -3,45 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
-from tilefoundry.ir.errors import CheckpointError, UnknownNameError
+from tilefoundry.ir.errors import UnknownNameError
 from tilefoundry.runtime.resource.checkpoint import Checkpoint
 from tilefoundry.runtime.resource.shard import Shard
+from tilefoundry.runtime.resource.spans import Span, plan_spans, read_span
+from tilefoundry.runtime.resource.staging import StagedReader, bytes_of
 
 # torch and tqdm are imported where they are first needed: importing the runtime must not load them.
 
-__all__ = ["Piece", "Span", "read_keys", "read_span"]
+__all__ = ["read_keys"]
 
-SPAN_BYTES = 16 << 20
-_MAX_PIECES = 512
-_MAX_THREADS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some consecutive bytes of one tensor: ``length`` bytes from its byte ``begin`` on."""
-
-    key: str
-    begin: int
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Consecutive bytes of a shard, from ``offset`` on, and the pieces of tensors that they are."""
-
-    shard: Shard
-    offset: int
-    pieces: tuple[Piece, ...]
-
-    @property
-    def length(self) -> int:
-        """Bytes in all."""
-        return sum(piece.length for piece in self.pieces)
+_MAX_THREADS = 16
 
 
 def read_keys(checkpoint: Checkpoint, keys: Iterable[str], device: Any) -> dict[str, Any]:
@@ -53,16 +29,13 @@ def read_keys(checkpoint: Checkpoint, keys: Iterable[str], device: Any) -> dict[
         KeyError: keys that the checkpoint does not hold, all named.
         FileNotFoundError, CheckpointError: a missing or damaged shard.
     """
-    from tilefoundry.runtime.resource.staging import StagedReader
-
     keys = tuple(keys)
     _refuse_absent(checkpoint, keys)
     shards = {key: checkpoint.shard_of(key) for key in keys}
     tensors = {key: _empty(shards[key], key, device) for key in keys}
     direct = [key for key in keys if tensors[key] is None]
     spans = list(plan_spans({key: shards[key] for key in keys if tensors[key] is not None}))
-    reader = StagedReader(device) if device.type == "cuda" else None
-    _run(spans, tensors, reader)
+    _run(spans, tensors, device)
     for key in direct:
         tensors[key] = shards[key].load(key).to(device)
     return tensors
@@ -110,80 +83,36 @@ _TORCH_DTYPES = {
 }
 
 
-def plan_spans(shards: dict[str, Shard]) -> Iterator[Span]:
-    """The reads that fetch every key of ``shards``: shard by shard, in file order, neighbours in one read."""
-    by_shard: dict[str, list[str]] = {}
-    for key, shard in shards.items():
-        by_shard.setdefault(shard.path, []).append(key)
-    for path in sorted(by_shard):
-        shard = shards[by_shard[path][0]]
-        yield from _shard_spans(shard, sorted(by_shard[path], key=shard.header.span))
-
-
-def _shard_spans(shard: Shard, keys: list[str]) -> Iterator[Span]:
-    pieces: list[Piece] = []
-    start = at = filled = 0
-    for key in keys:
-        begin, end = shard.header.span(key)
-        done = begin
-        while done < end:
-            if pieces and (done != at or filled == SPAN_BYTES or len(pieces) == _MAX_PIECES):
-                yield Span(shard, start, tuple(pieces))
-                pieces, filled = [], 0
-            if not pieces:
-                start = done
-            length = min(end - done, SPAN_BYTES - filled)
-            pieces.append(Piece(key, done - begin, length))
-            done += length
-            at = done
-            filled += length
-    if pieces:
-        yield Span(shard, start, tuple(pieces))
-
-
-def _run(spans: list[Span], tensors: dict[str, Any], reader: Any | None) -> None:
+def _run(spans: list[Span], tensors: dict[str, Any], device: Any) -> None:
     from tqdm import tqdm
 
-    views = {} if reader else {p.key: _bytes_of(tensors[p.key]) for span in spans for p in span.pieces}
+    total = sum(span.length for span in spans)
+    threads = max(1, min(_MAX_THREADS, _processors(), len(spans)))
+    bar = tqdm(total=total, desc="load", unit="B", unit_scale=True, disable=None)
+    with bar, ThreadPoolExecutor(threads, thread_name_prefix="tilefoundry-load") as pool:
+        if _on_gpu(device):
+            StagedReader(device, pool, threads).run(spans, tensors, bar.update)
+        else:
+            _fill(spans, tensors, pool, bar.update)
+
+
+def _on_gpu(device: Any) -> bool:
+    return device.type == "cuda"
+
+
+def _processors() -> int:
+    """How many this process may use, and two for the waiting that a cold file means."""
+    have = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(2, have)
+
+
+def _fill(spans: list[Span], tensors: dict[str, Any], pool: Executor, done: Callable[[int], object]) -> None:
+    """Read straight into the tensors' memory."""
+    views = {p.key: memoryview(bytes_of(tensors[p.key]).numpy()) for span in spans for p in span.pieces}
 
     def work(span: Span) -> int:
-        if reader is None:
-            read_span(span, [views[p.key][p.begin : p.begin + p.length] for p in span.pieces])
-        else:
-            reader.read(span, tensors)
+        read_span(span, [views[p.key][p.begin : p.begin + p.length] for p in span.pieces])
         return span.length
 
-    total = sum(span.length for span in spans)
-    threads = max(1, min(_MAX_THREADS, 2 * (os.cpu_count() or 1), len(spans)))
-    bar = tqdm(total=total, desc="load", unit="B", unit_scale=True, disable=None)
-    try:
-        with bar, ThreadPoolExecutor(threads, thread_name_prefix="tilefoundry-load") as pool:
-            for length in pool.map(work, spans):
-                bar.update(length)
-    finally:
-        if reader is not None:
-            reader.close()
-
-
-def read_span(span: Span, buffers: list[memoryview]) -> None:
-    """Fill ``buffers``, as long as the span together; CheckpointError where the file ends early."""
-    at = span.offset
-    while buffers:
-        got = os.preadv(span.shard.fd, buffers, at)
-        if got == 0:
-            raise CheckpointError(
-                f"{span.shard.path} is truncated: it ended at byte {at} while it was read "
-                f"for {span.pieces[-1].key!r}; load again"
-            )
-        at += got
-        while buffers and got >= len(buffers[0]):
-            got -= len(buffers[0])
-            buffers = buffers[1:]
-        if got:
-            buffers = [buffers[0][got:], *buffers[1:]]
-
-
-def _bytes_of(tensor: Any) -> memoryview:
-    import torch
-
-    return memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+    for length in pool.map(work, spans):
+        done(length)
