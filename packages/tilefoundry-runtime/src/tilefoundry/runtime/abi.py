@@ -14,7 +14,7 @@ __all__ = ["EntryABI", "ParamABI", "entry_abi_of", "param_abi_of"]
 
 @dataclass(frozen=True, slots=True)
 class ParamABI:
-    """One parameter.
+    """One parameter. Immutable.
 
     Attributes:
         name: its name; a weight of a child module carries its dotted path.
@@ -34,7 +34,7 @@ class ParamABI:
 
 @dataclass(frozen=True, slots=True)
 class EntryABI:
-    """An entry's parameters, inputs before outputs, in declaration order.
+    """An entry's parameters, inputs before outputs, in declaration order. Immutable.
 
     Attributes:
         name: the entry's name, which a compiled library exports as its symbol.
@@ -118,12 +118,12 @@ class EntryABI:
 
 
 def param_abi_of(var: Var) -> ParamABI:
-    """The ABI of one parameter; the only place where it is derived. TypeError for a tuple-typed one."""
+    """The ABI of one parameter; the only place where it is derived. Thread-safe. TypeError for a tuple-typed one."""
     return ParamABI(var.name, var.type)  # type: ignore[arg-type]  # ParamABI itself refuses what is no TensorType
 
 
 def entry_abi_of(fn: Function) -> EntryABI:
-    """The ABI of a value-returning implementation of ``fn``: its declared parameters, no outputs."""
+    """The ABI of a value-returning implementation of ``fn``: its declared parameters, no outputs. Thread-safe."""
     if not isinstance(fn, Function):
         raise TypeError(f"entry_abi_of takes a Function (decorate it with @func), got {type(fn).__name__}")
     weights = tuple((i, p.name) for i, p in enumerate(fn.params) if p.is_const)

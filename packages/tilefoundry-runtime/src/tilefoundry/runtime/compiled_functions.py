@@ -37,7 +37,8 @@ def compiled_twin(module: Module, *, target: str = "cuda", options: Any | None =
     """A twin class of ``module`` whose every function is compiled, so that no kernel has to be written.
 
     Orchestration methods stay Python; each function is compiled as an entry of its own, equal ones once.
-    The class is used like any other twin: instantiate, ``load``, call.
+    The class is used like any other twin: instantiate, ``load``, call; threads and streams are as for
+    ``CompiledModule``.
 
     Args:
         module: a tree of HIR functions.

@@ -26,7 +26,8 @@ def runtime_func(fn: F) -> F:
     """Tag a method as the kernel of the semantic function of the same name.
 
     It takes that function's parameters in that function's order, weights included; callers pass activations
-    alone. TypeError for anything but a plain method.
+    alone. It runs on the threads of its callers; work on a GPU belongs on the framework's current stream.
+    TypeError for anything but a plain method.
     """
     tagged: Any = fn
     if not inspect.isfunction(tagged):
@@ -41,7 +42,8 @@ def runtime_module(sem: Module) -> Callable[[type], type[Twin]]:
     The class holds one ``@runtime_func`` method, or one ``RuntimeFunction`` instance, per function of ``sem``,
     and one RuntimeModule subclass per child (as an attribute of the child's name, or in a dict attribute from
     names to classes). Orchestration methods are taken over from ``sem``; an own ``forward`` is kept. An own
-    ``__init__(self)`` runs once the instance has its structure.
+    ``__init__(self)`` runs once the instance has its structure. Instances share nothing but ``sem`` and
+    RuntimeFunction instances; threads and streams of each are as for ``RuntimeModule``.
 
     Raises:
         TypeError: anything missing, extra or of another signature, or a name in ``sem`` that a twin needs.

@@ -60,6 +60,9 @@ class GraphedStep:
 def graphed(twin: Callable[..., Any], example: tuple[Any, ...]) -> GraphedStep:
     """Capture ``twin(*example)`` once and give a callable that replays it.
 
+    Captured on a stream of its own; no other thread may use the device meanwhile. Replays go to the current
+    stream, one at a time.
+
     Args:
         twin: a loaded twin, a bound compiled module or any step whose work is legal to capture.
         example: CUDA tensors of the shapes that later calls will have.

@@ -52,7 +52,8 @@ def check(
     """Compare ``candidate(*inputs)`` with ``reference(*inputs)``, output by output.
 
     Both sides get copies of the inputs, so that neither sees what the other wrote. Results are compared on
-    the candidate's device.
+    the candidate's device. Everything runs on the calling thread and the framework's current stream, and the
+    measures wait for it; checks in several threads are independent where the two sides are.
 
     Args:
         candidate, reference: anything callable; without a reference only predicates that need none are taken.

@@ -20,7 +20,7 @@ class RuntimeModule:
         modules: the children; each is also an attribute under its name.
         module: the authored Module that this stands for; None where there is no single one.
 
-    Life: construct (structure), ``load`` (weights), call. ``load`` and calls of one instance must not
+    Life: construct (structure), ``load`` (weights), call. Threads: ``load`` and calls of one instance must not
     overlap; concurrent calls are as safe as the kernels are. Kernels run on the framework's current stream.
     """
 

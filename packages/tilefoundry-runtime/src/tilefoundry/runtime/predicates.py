@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Predicate:
-    """One comparison and its bound.
+    """One comparison and its bound. Immutable.
 
     Attributes:
         name: how it is named in ``PREDICATES`` and in reports.

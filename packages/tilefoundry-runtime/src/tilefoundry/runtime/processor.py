@@ -17,7 +17,7 @@ _LEVELS = {"x86-64": set[str](), "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4"
 
 @cache
 def native_arch() -> str:
-    """A level of x86-64 that this machine has, or ``native.<digest of its features>`` on others."""
+    """A level of x86-64 that this machine has, or ``native.<digest of its features>`` on others. Thread-safe."""
     if not _is_x86():
         return f"native.{_features_digest()}"
     flags = _flags()
@@ -28,7 +28,7 @@ def native_arch() -> str:
 
 
 def runs_here(arch: str) -> bool:
-    """Whether this machine runs code built for ``arch``; True for a name that says nothing about it."""
+    """Whether this machine runs code built for ``arch``; True for a name that says nothing about it. Thread-safe."""
     if arch in _LEVELS:
         return _is_x86() and (arch == "x86-64" or _flags() >= _LEVELS[arch])
     if arch.startswith("native."):

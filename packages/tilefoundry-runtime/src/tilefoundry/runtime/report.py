@@ -18,7 +18,7 @@ _HEAD = ("output", "shape", "dtype", "predicate", "measured", "verdict", "note")
 
 @dataclass(frozen=True, slots=True)
 class PredicateResult:
-    """One predicate's finding.
+    """One predicate's finding. Immutable.
 
     Attributes:
         predicate: what was asked.
@@ -47,7 +47,7 @@ class Worst:
 
 @dataclass(frozen=True, slots=True)
 class OutputCheck:
-    """One output's findings.
+    """One output's findings. Immutable.
 
     Attributes:
         path: ``"output"``, ``"output[0]"``, ``"output[1][0]"``.
@@ -72,7 +72,7 @@ class OutputCheck:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All outputs' findings.
+    """All outputs' findings. Immutable.
 
     Attributes:
         outputs: one per tensor, in order.

@@ -22,6 +22,8 @@ __all__ = ["load_compiled"]
 def load_compiled(directory: str) -> CompiledModule:
     """The module that ``CompiledModule.save`` wrote; everything is checked before the library is opened.
 
+    Thread-safe; every call gives a module of its own over one library of the process.
+
     Raises:
         FileNotFoundError: the folder, its ``abi.json`` or the library is missing.
         ValueError: another format, a damaged file, or a library for another processor or tvm-ffi.

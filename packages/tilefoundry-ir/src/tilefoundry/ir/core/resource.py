@@ -16,7 +16,8 @@ class RuntimeResource(Protocol):
 
     Implementations may also offer ``read_many(names) -> dict[str, Tensor]`` over dotted paths below the
     scope; a loader then asks once for a whole tree. One that reads a folder says so by ``folder`` (a path),
-    so that ``prepare`` can refuse to write over it.
+    so that ``prepare`` can refuse to write over it. Loaders call from one thread; whether several may read at
+    once is each implementation's to say.
     """
 
     def load(self, name: str) -> torch.Tensor:

@@ -16,7 +16,7 @@ __all__ = ["load_linked_module"]
 
 
 def load_linked_module(linked: LinkedModule) -> CompiledModule:
-    """The callable module of ``linked``; the library stays open as long as the module lives.
+    """The callable module of ``linked``; the library stays open as long as the process lives. Thread-safe.
 
     Raises:
         FileNotFoundError: there is no such library.

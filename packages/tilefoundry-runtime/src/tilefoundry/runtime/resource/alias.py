@@ -15,7 +15,7 @@ __all__ = ["Absolute", "AliasValue", "Leaf", "Preprocessed", "Scope"]
 
 @dataclass(frozen=True, slots=True)
 class Absolute:
-    """A whole checkpoint key, with no prefix joined onto it; for a tensor outside the node's scope."""
+    """A whole checkpoint key, with no prefix joined onto it; for a tensor outside the node's scope. Immutable."""
 
     name: str
 
@@ -25,7 +25,9 @@ class Absolute:
 
 @dataclass(frozen=True, slots=True)
 class Preprocessed:
-    """One raw tensor that the checkpoint stores in another arrangement than the Module declares.
+    """One raw tensor that the checkpoint stores in another arrangement than the Module declares. Immutable.
+
+    ``read`` runs on whichever thread reads the tensor.
 
     Attributes:
         name: the raw name, relative to the scope or ``Absolute``.
