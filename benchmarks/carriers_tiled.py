@@ -28,6 +28,7 @@ from strideweave.carriers.tiled_evictable.gather import spread
 from strideweave.carriers.tiled_evictable.gradients import compact_values
 from strideweave.carriers.tiled_evictable.packing import ORDERS, Order, packing
 from strideweave.carriers.tiled_evictable.tensors import flat_values
+from strideweave.kernels import use
 
 EXPERTS, ROWS, COLUMNS = 128, 768, 2048
 
@@ -213,6 +214,7 @@ def pageable() -> list[Row]:
     size, codes = 128 << 20, range(64)
     secondary = sw.CPU(size, dtype=sw.BFloat16, empty=True)
     secondary.flat().view(torch.int16).random_(-(1 << 14), 1 << 14)
+    secondary.pin_lazily()
     carrier = TiledEvictable(
         sw.CUDA(0, dtype=sw.BFloat16), secondary, (64, 1, 1), (1, 1024, COLUMNS), primary_capacity=64
     )
@@ -377,7 +379,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--json")
+    parser.add_argument(
+        "--kernel", action="store_true", help="permuted copies by the Triton kernel, not by torch"
+    )
     options = parser.parse_args()
+    if options.kernel:
+        from strideweave.kernels.triton_transpose import transpose
+
+        use(transpose)
+    else:
+        use(None)
     rows: list[Row] = []
     for name in options.only:
         section, device = SECTIONS[name]

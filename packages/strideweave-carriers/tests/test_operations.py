@@ -246,3 +246,17 @@ def test_slopes_match_finite_differences(name):
         pair = torch.tensor([p - h, p + h], dtype=torch.float64)
         low, high = theirs(pair).tolist()
         assert abs(g - (high - low) / (2 * h)) < 1e-4
+
+
+def test_tensors_that_do_not_begin_with_their_storage():
+    """Large host memory is aligned to pages, so its storage begins before it. Oracle: torch on the same values."""
+    rows, columns = 1024, 300
+    values = torch.randn(rows, columns)
+    mine = sw.Tensor(sw.CPU(rows * columns), 0, sw.Layout((rows, columns), (columns, 1)))
+    mine.carrier.flat().copy_(values.reshape(-1))
+    theirs = values.clone().requires_grad_()
+    assert torch.equal(sw.to_torch(mine[10:20]), values[10:20])
+    part = sw.reduce_sum(sw.reduce_sum(mine[10:20] * mine[10:20], "a b -> a"), "a -> ")
+    (theirs[10:20] * theirs[10:20]).sum().backward()
+    part.backward()
+    assert torch.allclose(sw.to_torch(mine.grad), theirs.grad)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..dtypes import DType
-from ..movement.pinning import Pinning
+from ..movement.pinning import Pinning, owns_pages
 from . import hostmemory
 from .arguments import as_count, default_dtype
 from .base import Carrier, sealed
@@ -48,9 +48,23 @@ class CPU(TorchStorage):
     """What page-locks the memory as devices come to use it, where ``pin_lazily`` was called."""
 
     def pin_lazily(self) -> None:
-        """Page-lock the memory chunk by chunk when a device's copy first touches it, until it is given back."""
-        if self.pinning is None and self._flat.numel() and not self.is_pinned():
-            self.pinning = Pinning(self._flat)
+        """Page-lock the memory chunk by chunk when a device's copy first touches it, until it is given back.
+
+        For memory that moves between carriers only: the driver refuses copies of a range of which just a part is
+        page-locked, so torch's own copies of the whole may fail from then on.
+
+        Raises:
+            ValueError: the memory is not this carrier's alone: somebody else's pointer or tensor, or less than a
+                megabyte, which shares its pages with other objects.
+        """
+        if self.pinning is not None or self.is_pinned():
+            return
+        if self._shared or not owns_pages(self._flat):
+            raise ValueError(
+                f"pin_lazily: the {self.nbytes()} bytes of this CPU carrier share pages with other memory; construct "
+                "it with pinned=True, or with a size of at least 1 MiB of its own"
+            )
+        self.pinning = Pinning(self._flat)
 
     def free_storage(self) -> None:
         if self.pinning is not None:

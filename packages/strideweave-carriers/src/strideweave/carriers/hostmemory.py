@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 
+PAGE = 4096
+"""Bytes of a page of memory."""
+
 
 def view(address: int, nbytes: int) -> memoryview:
     """A writable byte view of memory that the caller keeps alive."""

@@ -11,12 +11,16 @@ from .. import seam
 from ..dtypes import DType, as_dtype
 from .arguments import as_count
 from .base import Carrier
+from .hostmemory import PAGE
 
 if TYPE_CHECKING:
     import torch
 
 
 _AUTOCAST = ("cpu", "cuda")
+
+WHOLE_PAGES = 1 << 20
+"""From this many bytes on, host memory is allocated in whole pages of its own."""
 
 
 class plain_torch:
@@ -153,6 +157,9 @@ def allocate_flat(n: int, dtype: DType, device: torch.device | str, empty: bool)
 
     if n:
         seam.enter("allocate")
+    if getattr(device, "type", device) == "cpu" and n * dtype.itemsize >= WHOLE_PAGES:
+        with plain_torch():
+            return _page_aligned(n * dtype.itemsize, empty).view(dtype.torch())
     if empty and not torch.is_inference_mode_enabled():
         return torch.empty(n, dtype=dtype.torch(), device=device)
     with plain_torch():
@@ -160,3 +167,13 @@ def allocate_flat(n: int, dtype: DType, device: torch.device | str, empty: bool)
             return torch.empty(n, dtype=dtype.torch(), device=device)
         zeros = torch.zeros(n * dtype.itemsize, dtype=torch.uint8, device=device)
         return zeros.view(dtype.torch())
+
+
+def _page_aligned(nbytes: int, empty: bool) -> torch.Tensor:
+    """Bytes in host memory that share no page with anything else."""
+    import torch
+
+    make = torch.empty if empty else torch.zeros
+    spare = make(nbytes + 2 * PAGE, dtype=torch.uint8)
+    start = -spare.data_ptr() % PAGE
+    return spare[start : start + nbytes]

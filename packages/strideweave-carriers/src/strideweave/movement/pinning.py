@@ -21,15 +21,14 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from .. import forks
+from ..carriers.hostmemory import PAGE
 from .transfer import Run
 
 if TYPE_CHECKING:
     import torch
 
-CHUNK = 64 << 20
-"""Bytes that are registered at once."""
-
-PAGE = 4096
+CHUNK = 8 << 20
+"""Bytes that are registered at once: the driver does nothing else meanwhile."""
 PORTABLE = 1
 """The driver's flag for memory that is page-locked for every context."""
 
@@ -47,6 +46,16 @@ def _lock_pages(address: int, nbytes: int) -> bool:
     if driver is None:
         return False
     return driver.cuMemHostRegister_v2(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), PORTABLE) == 0
+
+
+def owns_pages(flat: torch.Tensor) -> bool:
+    """Whether every page that ``flat`` touches belongs to its storage alone."""
+    storage = flat.untyped_storage()
+    begin, end = flat.data_ptr(), flat.data_ptr() + flat.numel() * flat.element_size()
+    if begin == end:
+        return False
+    first, last = begin // PAGE * PAGE, -(-end // PAGE) * PAGE
+    return storage.data_ptr() <= first and last <= storage.data_ptr() + storage.nbytes()
 
 
 def _unlock_pages(address: int) -> None:

@@ -65,7 +65,6 @@ class Core:
         self.held: dict[int, Request] = {}
         self.standing: dict[int, Standing] = {}
         """Where selections lie that were found on primary as a whole, by the identity of their codes."""
-        self.mover.serve([slab.carrier for slab in (home, *secondary.slabs) if slab is not None])
         forks.renew(self)
 
     def renew_in_child(self) -> None:
@@ -142,7 +141,6 @@ class Core:
             if count:
                 # A tile per slab under a budget, so that what is free is given back to the device.
                 slabs = pool.allocate(pool.growth(count), slots, self.mover.allocate)
-                self.mover.serve([slab.carrier for slab in slabs])
                 with self.lock:
                     pool.add(slabs)
 

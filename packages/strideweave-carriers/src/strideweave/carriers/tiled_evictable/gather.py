@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ... import seam
+from ...kernels import kernel_for, transpose
 from ..torch_storage import plain_torch
 from .core import Core
 from .indices import index_tensor
@@ -61,7 +62,7 @@ def gather_fresh(core: Core, standing: Standing, packing: Packing) -> torch.Tens
     if packing.verbatim:
         return picked.view(core.dtype.torch()).view(-1)
     out = torch.empty(packing.slots, dtype=rows.dtype, device=rows.device)
-    packing.by_tile(out).copy_(picked.view(rows.dtype).view(*packing.counts[::-1], *packing.tile_dims))
+    transpose(packing.by_tile(out), picked.view(rows.dtype).view(*packing.counts[::-1], *packing.tile_dims))
     return out.view(core.dtype.torch())
 
 
@@ -115,7 +116,7 @@ def _all_at_once(core: Core, slab: Slab, index: torch.Tensor, out: torch.Tensor,
         return
     picked = torch.index_select(slab.wide, 0, index).view(rows.dtype)
     picked = picked.view(*packing.counts[::-1], *packing.tile_dims)
-    packing.by_tile(out).copy_(picked)
+    transpose(packing.by_tile(out), picked)
 
 
 def spread(
@@ -139,6 +140,8 @@ def spread(
             if len(members) == packing.tiles and _consecutive(members):
                 run = rows[members[0][1] : members[0][1] + len(members)]
                 target = run.view(*packing.counts[::-1], *packing.tile_dims)
+                if not add and kernel_for(target, source):
+                    continue
                 for into, part in _pieces(target, source, packing):
                     into.add_(part) if add else into.copy_(part)
                 continue

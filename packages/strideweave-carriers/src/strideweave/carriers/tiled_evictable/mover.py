@@ -79,9 +79,6 @@ class HostMover:
         """An uninitialised carrier like ``prototype`` for the mover's own use."""
         return prototype.allocate_like(slots, empty=True)
 
-    def serve(self, carriers: Sequence[Carrier]) -> None:
-        """These carriers will be copied from and to again and again."""
-
     def copy(
         self, moves: Sequence[Move], background: bool = False, prepared: Any = None
     ) -> list[Completion[None]]:

@@ -21,7 +21,6 @@ from ...movement.pool import BACKGROUND, DEMAND
 from ...movement.reaper import Reaper
 from ...movement.transfer import transfer_for
 from ..base import Carrier
-from ..cpu import CPU
 from ..cuda import CUDA
 from .mover import HERE, Ended, Move, failed, grouped
 
@@ -132,12 +131,6 @@ class CudaMover:
             return prototype.allocate_like(slots, empty=True)
         with beside_captures(), torch.cuda.stream(lane(self.device, "h2d").stream):
             return prototype.allocate_like(slots, empty=True)
-
-    def serve(self, carriers: Sequence[Carrier]) -> None:
-        """See ``HostMover.serve``: host memory is page-locked as it comes to be used."""
-        for carrier in carriers:
-            if isinstance(carrier, CPU):
-                carrier.pin_lazily()
 
     def copy(
         self, moves: Sequence[Move], background: bool = False, prepared: Prepared | None = None
