@@ -2,24 +2,24 @@
 
 import pytest
 
-from ..cpu import test_ops as ops
+from ..cpu import test_elementwise, test_moves, test_products, test_reductions
 from .runners import compile_for, computing_with
 
 TESTS = [
-    (ops.test_unary_ops, ("bf16",)),
-    (ops.test_binary_ops_broadcast, ("f32",)),
-    (ops.test_integer_ops, ("i32",)),
-    (ops.test_logic_and_select, ()),
-    (ops.test_reductions_over_every_kind_of_axes, ("f16", "absmax")),
-    (ops.test_row_ops, ("bf16",)),
-    (ops.test_matmul_with_epilogues, ("bf16",)),
-    (ops.test_views_and_copies, ()),
-    (ops.test_indexing, ("f32",)),
-    (ops.test_argmax_and_topk, ()),
-    (ops.test_windows_with_values, ()),
-    (ops.test_creation, ()),
-    (ops.test_attention, ("bf16",)),
-    (ops.test_rope_grouped_matmul_and_convolution, ("f32",)),
+    (test_elementwise.test_unary_ops, ("bf16",)),
+    (test_elementwise.test_binary_ops_broadcast, ("f32",)),
+    (test_elementwise.test_integer_ops, ("i32",)),
+    (test_elementwise.test_logic_and_select, ()),
+    (test_reductions.test_reductions_over_every_kind_of_axes, ("f16", "absmax")),
+    (test_reductions.test_row_ops, ("bf16",)),
+    (test_products.test_matmul_with_epilogues, ("bf16",)),
+    (test_moves.test_views_and_copies, ()),
+    (test_moves.test_indexing, ("f32",)),
+    (test_reductions.test_argmax_and_topk, ()),
+    (test_moves.test_windows_with_values, ()),
+    (test_elementwise.test_creation, ()),
+    (test_products.test_attention, ("bf16",)),
+    (test_products.test_rope_grouped_matmul_and_convolution, ("f32",)),
 ]
 
 

@@ -4,7 +4,10 @@ import pytest
 
 from ..cpu.harness import compare
 from ..cpu.random_programs import random_program
-from ..cpu.test_ops import *  # noqa: F403  # the same tests
+from ..cpu.test_elementwise import *  # noqa: F403  # the same tests
+from ..cpu.test_moves import *  # noqa: F403
+from ..cpu.test_products import *  # noqa: F403
+from ..cpu.test_reductions import *  # noqa: F403
 from .emulating import run_emulated
 from .runners import computing_with
 

@@ -2,7 +2,10 @@
 
 import pytest
 
-from ..cpu.test_ops import *  # noqa: F403  # the same tests
+from ..cpu.test_elementwise import *  # noqa: F403  # the same tests
+from ..cpu.test_moves import *  # noqa: F403
+from ..cpu.test_products import *  # noqa: F403
+from ..cpu.test_reductions import *  # noqa: F403
 from .runners import computing_with, run_on_gpu
 
 pytestmark = pytest.mark.gpu

@@ -1,0 +1,74 @@
+"""Reductions and row ops. Oracle: the evaluator, on full tensors."""
+
+from __future__ import annotations
+
+import pytest
+
+from .harness import compare
+from .op_cases import FLOATS, M, N, case
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i32", "i8"])
+@pytest.mark.parametrize("kind", ["sum", "max", "min", "absmax", "mean"])
+@pytest.mark.spec("ops.all")
+def test_reductions_over_every_kind_of_axes(dtype, kind):
+    if kind == "mean" and dtype.startswith("i"):
+        pytest.skip("integers have no mean")
+    axes = [(2,), (1,), (0,), (0, 1), (1, 2), (0, 2), (0, 1, 2)]
+    cases = []
+    for i, some in enumerate(axes):
+        keep = i % 2 == 0
+        cases.append(
+            case(
+                lambda p, x, a=some, k=keep: p("reduce", x, axes=a, keepdim=k, kind=kind),
+                ((N, 3, M), (17, 3, 37)),
+                dtypes=(dtype,),
+            )
+        )
+    compare(cases, length=2000)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.spec("ops.all")
+def test_row_ops(dtype):
+    compare(
+        [
+            case(lambda p, x: p("softmax", x, axis=-1), ((N, M), (6, 33)), dtypes=(dtype,)),
+            case(lambda p, x: p("softmax", x, axis=0), ((N, M), (6, 33)), dtypes=(dtype,)),
+            case(lambda p, x: p("softmax", x, axis=1), ((N, 5, M), (6, 5, 33)), dtypes=(dtype,)),
+            case(
+                lambda p, x, w: p("rms_norm", x, w, eps=1e-6),
+                ((N, M), (7, 769)),
+                ((M,), (769,)),
+                dtypes=(dtype,),
+            ),
+            case(lambda p, x: p("rms_norm", x), ((N, 3, M), (7, 3, 31)), dtypes=(dtype,)),
+            case(
+                lambda p, x, w, b: p("layer_norm", x, w, b),
+                ((N, M), (7, 45)),
+                ((M,), (45,)),
+                ((M,), (45,)),
+                dtypes=(dtype,),
+            ),
+            case(lambda p, x: p("layer_norm", x, axis=1), ((N, 4, M), (7, 4, 9)), dtypes=(dtype,)),
+        ],
+        length=800,
+    )
+
+
+@pytest.mark.spec("ops.all")
+def test_argmax_and_topk():
+    def pair(p, x, **attrs):
+        return tuple(p.items(p("topk", x, **attrs)))
+
+    cases = [
+        case(lambda p, x: p("argmax", x, axis=-1), ((N, M), (6, 33))),
+        case(lambda p, x: p("argmax", x, axis=0), ((N, M), (6, 33)), dtypes=("bf16",)),
+        case(lambda p, x: p("argmax", x, axis=1), ((N, M, 2), (6, 33, 2)), dtypes=("i8",)),
+        case(lambda p, x: pair(p, x, k=5), ((N, 33), (6, 33))),
+        case(lambda p, x: pair(p, x, k=4, axis=0, largest=False), ((33, M), (33, 6)), dtypes=("i8",)),
+        case(lambda p, x: pair(p, x, k=33), ((N, 33), (6, 33)), dtypes=("f16",)),
+    ]
+    cases[0][1][0][1, 4] = float("nan")
+    cases[3][1][0][2, 7] = float("nan")
+    compare(cases)
