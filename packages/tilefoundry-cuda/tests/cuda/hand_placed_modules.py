@@ -195,6 +195,18 @@ def vectors(x: Tensor[(M,), "f32"]) -> Tensor[(M,), "f32"]:
 
 
 @func(topologies=(CTA(2), TH(128)))
+def tiles(x: Tensor[(128, 64), "bf16"], w: Tensor[(64, 32), "bf16"]) -> Tensor[(128, 32), "bf16"]:
+    """Four warps a block, each with 16 rows of the product; operands lie in shared memory."""
+    with Mesh(("cta", "thread"), (2, 4, 8, 4), ("b", "w", "g", "q")) as m:
+        a = tf.reshard(x, (128 @ (m.b, m.w), 64), "smem")
+        b = tf.reshard(w, (64, 32), "smem")
+        mine = tf.reshard(a, (2 @ m.b, 4 @ m.w, 2, 8 @ m.g, 64), "rmem")
+        p = tf.matmul(mine, tf.reshard(b, (64, 4, 8 @ m.q), "rmem"))
+        out = tf.reshard(p, (128 @ (m.b, m.w), 32), "gmem")
+    return out
+
+
+@func(topologies=(CTA(2), TH(128)))
 def large_shared(x: Tensor[(2, 128, 128), "f32"]) -> Tensor[(2, 128, 128), "f32"]:
     with Mesh(("cta", "thread"), (2, 128), ("b", "t")) as m:
         s = tf.reshard(x, (2 @ m.b, 128, 128 @ m.t), "smem")

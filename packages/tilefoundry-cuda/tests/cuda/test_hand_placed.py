@@ -11,7 +11,7 @@ from tilefoundry import CompilerOptions, func, lower
 from tilefoundry.codegen.cuda import BACKEND
 from tilefoundry.codegen.cuda.emit import _derive_launch_config
 from tilefoundry.codegen.cuda.statements import inner_statements
-from tilefoundry.codegen.cuda.tiles import MeshValue, TileShared
+from tilefoundry.codegen.cuda.tiles import MeshValue, TileMma, TileShared
 from tilefoundry.dsl import Mesh, Tensor, Topology, tf
 from tilefoundry.evaluator import evaluate
 from tilefoundry.ir.tir import MeshScope
@@ -26,6 +26,7 @@ from .runners import compile_device_code
 
 PROGRAMS = {**KERNELS, **MODULES, **LOOPS}
 SEVERAL = {"launches": 3, "children": 2, "variants": 2, "host_between": 3, "conditions": 2}
+NOT_EMULATED = {"large_shared", "tiles"}
 H200 = CudaTarget("nvidia.h200_sxm")
 
 
@@ -110,7 +111,7 @@ def test_programs_are_followed(name):
 
 @pytest.mark.slow
 @pytest.mark.emulated
-@pytest.mark.parametrize("name", sorted(set(PROGRAMS) - {"large_shared"}))
+@pytest.mark.parametrize("name", sorted(set(PROGRAMS) - NOT_EMULATED))
 def test_programs_equal_the_evaluator(name):
     program = PROGRAMS[name]
     compiled = emulate(program)
@@ -126,3 +127,11 @@ def test_shared_memory_beyond_a_kernels_own_comes_from_the_launch():
     source = BACKEND.emit(lowered, H200, CompilerOptions()).parts
     assert "kernel_k0_large_shared_shared_kib[64]" in source.devices[0]
     assert [(kernel.shares, kernel.in_turns) for kernel in source.kernels] == [(True, False)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_a_product_whose_result_lies_as_instructions_leave_it_takes_them(arch):
+    _, (kernel,) = entry_and_kernel(PROGRAMS["tiles"])
+    assert sum(isinstance(stmt, TileMma) for stmt in inner_statements(kernel.body)) == 1
+    assert compile_device_code(PROGRAMS["tiles"], arch) == 1

@@ -309,7 +309,7 @@ class TileMma:
 
     Attributes:
         dtype: of the factors.
-        sums: registers over (row pieces, columns pieces, 2), the split axes of extent 1 among them.
+        sums: registers over (row pieces, column pieces, 2), row-major.
         a: what a lane reads of the left factor: (row pieces, 1, depth pieces, 1, pair).
         b: and of the right one: (depth pieces, 1, pair, column pieces, 1).
         pair: factors that lie side by side in one register.

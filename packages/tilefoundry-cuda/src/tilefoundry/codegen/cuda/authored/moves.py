@@ -142,6 +142,8 @@ def _to_registers(to: KernelWriter, held: Held, type_: TensorType, name: str) ->
     to.hazards.before_read(source, name, to.owner_of(source, layout, scope))
     target = to.registers(name, type_)
     to.out.append(TileCopy(to.own_part(source, space), to.own_part(target, space)))
+    if held.space == "smem":
+        to.origins[target.buffer.name] = held
     return target
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilefoundry.codegen.cuda.authored.mma import atom_for, lower_mma
 from tilefoundry.codegen.cuda.authored.operands import as_held
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
 from tilefoundry.codegen.cuda.authored.space import Held, Space, axis_groups_of, mapped_part
 from tilefoundry.codegen.cuda.authored.writer import KernelWriter
-from tilefoundry.codegen.cuda.tiles import TileContract
-from tilefoundry.ir.core.expr import Bind, Call
-from tilefoundry.ir.types import TensorType
+from tilefoundry.codegen.cuda.tiles import TileContract, TileFill, TileMap
+from tilefoundry.ir.core.expr import Bind, Call, Constant
+from tilefoundry.ir.types import DType, TensorType
 
 __all__ = ["lower_matmul"]
 
@@ -34,6 +35,8 @@ def lower_matmul(to: KernelWriter, bind: Bind, call: Call) -> None:
     for held in (lhs, rhs):
         if held.space != "rmem":
             to.hazards.before_read(held, name, to.owner_of(held, None, None))
+    if _by_instructions(to, lhs, rhs, type_, name):
+        return
     result = to.registers_over(name, type_.dtype, type_.shape, space, layout, scope)
     every = space.joined(depth)
     groups = axis_groups_of(type_.shape, space.extents, f"{to.name}.{name}")
@@ -42,6 +45,32 @@ def lower_matmul(to: KernelWriter, bind: Bind, call: Call) -> None:
     right = _part(to, rhs, every, (*groups[:-2], groups[-1]), k, -2, name)
     to.out.append(TileContract(left, right, to.own_part(result, space), depth.local))
     to.values[name] = result
+
+
+def _by_instructions(to: KernelWriter, lhs: Held, rhs: Held, type_: TensorType, name: str) -> bool:
+    """Whether the result lies as matrix instructions leave their sums; then they compute it."""
+    space, layout, scope = to.space_of(type_, name)
+    lhs, rhs = (to.origins.get(held.buffer.name, held) for held in (lhs, rhs))
+    with to.nested() as stmts:
+        sums = to.registers_over(f"{name}_sums", DType.f32, type_.shape, space, layout, scope)
+        atom = atom_for(sums, lhs, rhs)
+        to.out.append(TileFill(to.own_part(sums, space), Constant(TensorType((), DType.f32), 0.0)))
+        try:
+            if atom is None:
+                return False
+            lower_mma(to, atom, sums, lhs, rhs)
+        except NotFollowed:
+            return False
+        result = sums
+        if type_.dtype is not DType.f32:
+            result = to.registers_over(name, type_.dtype, type_.shape, space, layout, scope)
+            to.out.append(TileMap("cast", "", (to.own_part(sums, space),), to.own_part(result, space)))
+    for held in (lhs, rhs):
+        if held.space == "smem":
+            to.hazards.before_read(held, name)
+    to.out.extend(stmts)
+    to.values[name] = result
+    return True
 
 
 def _part(to: KernelWriter, held: Held, every: Space, groups: tuple, k: tuple[int, ...], at: int, name: str):

@@ -118,14 +118,24 @@ class Held:
         """
         if extents == self.extents:
             return self
-        found = self.view.reshape(extents) if not any(place is not None for place in self.own) else None
+        same = 0
+        while same < min(len(extents), len(self.extents)) and extents[same] == self.extents[same]:
+            same += 1
+        rest = View(self.buffer.name, self.dtype, self.extents[same:], self.strides[same:])
+        apart = any(place is not None for place in self.own[same:])
+        found = None if apart else rest.reshape(extents[same:])
         if found is None:
             raise NotFollowed(
                 f"{name}: {self.buffer.name} lies with strides ({', '.join(map(str, self.strides))}) over "
                 f"({', '.join(map(str, self.extents))}), which cannot be seen as ({', '.join(map(str, extents))}); "
                 "give both distributions the same factors, or copy it to dense memory first"
             )
-        return replace(self, extents=extents, strides=found.strides, own=(None,) * len(extents))
+        return replace(
+            self,
+            extents=extents,
+            strides=(*self.strides[:same], *found.strides),
+            own=(*self.own[:same], *(None,) * (len(extents) - same)),
+        )
 
 
 def axis_groups_of(shape: Sequence[Dim], extents: Sequence[Dim], name: str) -> tuple[tuple[int, ...], ...]:
@@ -171,18 +181,18 @@ def _steps(
     """Stride of each of ``targets`` through the storage of one axis of ``held``."""
     mine = [k for k in group if held.extents[k] != 1]
     theirs = [axis for axis in targets if space.extents[axis] != 1]
-    steps = dict.fromkeys(targets, 0)
-    if [held.extents[k] for k in mine] == [space.extents[axis] for axis in theirs]:
-        for k, axis in zip(mine, theirs, strict=True):
-            if held.own[k] is not None and held.own[k] != space.places[axis]:
-                raise _unreachable(held, name)
-            steps[axis] = held.strides[k]  # type: ignore[assignment]  # dims
-        return tuple(steps[axis] for axis in targets)
+    steps: dict[int, Dim] = dict.fromkeys(targets, 0)
+    # Factors that agree from the left go one by one; what is left of the axis is one run on either side.
+    while mine and theirs and held.extents[mine[0]] == space.extents[theirs[0]]:
+        k, axis = mine.pop(0), theirs.pop(0)
+        if held.own[k] is not None and held.own[k] != space.places[axis]:
+            raise _unreachable(held, name)
+        steps[axis] = held.strides[k]
     if any(held.own[k] is not None for k in mine):
         raise _unreachable(held, name)
     step = _merged(held, mine, name)
     for axis in reversed(theirs):
-        steps[axis] = step  # type: ignore[assignment]  # dims
+        steps[axis] = step
         step = product((step, space.extents[axis]))
     return tuple(steps[axis] for axis in targets)
 

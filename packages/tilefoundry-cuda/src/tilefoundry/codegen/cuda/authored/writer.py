@@ -65,6 +65,7 @@ class KernelWriter:
         indices: loop variable -> its dim.
         owned: buffers that the kernel may change.
         filled: values whose first contents nobody reads; changed: those of which windows are replaced.
+        origins: registers -> the shared memory that they were read from.
         pointers: that the loop at hand needs declared before it.
         stale: values whose memory has been overwritten.
         lane, block: the running thread's and CTA's numbers.
@@ -88,6 +89,7 @@ class KernelWriter:
     changed: set[str] = field(default_factory=set)
     shared_names: set[str] = field(default_factory=set)
     stale: set[str] = field(default_factory=set)
+    origins: dict[str, Held] = field(default_factory=dict)
     pointers: list[TileRotate] = field(default_factory=list)
     lane: Dim = 0
     block: Dim = 0
@@ -119,8 +121,10 @@ class KernelWriter:
     def nested(self) -> Iterator[list[Any]]:
         """Statements go to a list of their own."""
         outer, self.out = self.out, []
-        yield self.out
-        self.out = outer
+        try:
+            yield self.out
+        finally:
+            self.out = outer
 
     def scope_of(self, layout: ShardLayout, name: str) -> Scope:
         """The scope that a layout's mesh belongs to.

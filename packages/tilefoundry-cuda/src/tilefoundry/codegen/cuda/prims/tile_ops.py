@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tilefoundry.codegen.cpu.views import View
+from tilefoundry.codegen.cuda.authored.mma import lower_mma
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
 from tilefoundry.codegen.cuda.authored.space import Held, Space, axis_groups_of, mapped_part, row_major
 from tilefoundry.codegen.cuda.authored.writer import fragment_of
-from tilefoundry.codegen.cuda.prims.mma import lower_mma
 from tilefoundry.codegen.cuda.tiles import (
     Part,
     TileAsync,
@@ -35,6 +35,7 @@ from tilefoundry.ir.tir import (
     Load,
     Store,
     TirStmt,
+    atom_named,
     compute_dtype,
 )
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, scalar
@@ -312,7 +313,9 @@ def _wait(to: _Lowering, stmt: Evaluate) -> None:
 
 def _mma(to: _Lowering, stmt: Evaluate) -> None:
     *_, acc = stmt.args
-    lower_mma(to.to, dict(stmt.attrs)["atom"], *(_held(to, arg) for arg in (acc, *stmt.args[:-1])))
+    lower_mma(
+        to.to, atom_named(dict(stmt.attrs)["atom"]), *(_held(to, arg) for arg in (acc, *stmt.args[:-1]))
+    )
 
 
 TILE_RULES: dict[str, Callable[[_Lowering, Evaluate], None]] = {

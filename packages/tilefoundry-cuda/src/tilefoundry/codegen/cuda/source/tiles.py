@@ -434,40 +434,34 @@ def write_mma(to: DeviceEmitter, stmt: TileMma) -> None:
     kind, pair = dtype_name(stmt.dtype), stmt.pair
     wide = dtype_name(dtype_of(stmt.sums.buffer))
     tall, deep, broad = stmt.a.shape[0], stmt.a.shape[2], stmt.b.shape[3]
-    rows, columns = stmt.sums.strides[0], _column_step(stmt.sums, broad)
-    with to.out.block("{"):
+    rows, columns = 2 * broad, 2
+    with to.out.block("{"), ExitStack() as stack:
+        for name, count in (("i_", tall // 2), ("j_", broad), ("k_", deep // 2)):
+            to.out.line("CUTE_UNROLL")
+            stack.enter_context(to.out.block(f"for (int {name} = 0; {name} < {count}; ++{name}) {{"))
+        to.out.line(f"alignas(16) {kind} a_[{4 * pair}], b_[{2 * pair}];")
+        to.out.line(f"alignas(16) {wide} sums_[4];")
         to.out.line("CUTE_UNROLL")
-        with ExitStack() as stack:
-            for name, count in (("i_", tall // 2), ("j_", broad), ("k_", deep // 2)):
-                to.out.line("CUTE_UNROLL")
-                stack.enter_context(to.out.block(f"for (int {name} = 0; {name} < {count}; ++{name}) {{"))
-            to.out.line(f"alignas(16) {kind} a_[{4 * pair}], b_[{2 * pair}];")
-            to.out.line(f"alignas(16) {wide} sums_[4];")
-            with to.out.block(f"for (int p_ = 0; p_ < {pair}; ++p_) {{"):
-                for word in range(4):
-                    place = _at_text(
-                        to, stmt.a, {0: f"(2 * i_ + {word % 2})", 2: f"(2 * k_ + {word // 2})", 4: "p_"}
-                    )
-                    to.out.line(f"a_[{word * pair} + p_] = {place};")
-                for word in range(2):
-                    place = _at_text(to, stmt.b, {0: f"(2 * k_ + {word})", 2: "p_", 3: "j_"})
-                    to.out.line(f"b_[{word * pair} + p_] = {place};")
-            base = _base(to, stmt.sums)
-            places = [f"{base}[(2 * i_ + {s // 2}) * {rows} + j_ * {columns} + {s % 2}]" for s in range(4)]
-            for s, place in enumerate(places):
-                to.out.line(f"sums_[{s}] = {place};")
-            for name, count in (("sums_", 4), ("a_", 4 * pair), ("b_", 2 * pair)):
-                to.out.line(
-                    f"auto {name}t_ = cute::make_tensor(&{name}[0], cute::make_layout(cute::Int<{count}>{{}}));"
+        with to.out.block(f"for (int p_ = 0; p_ < {pair}; ++p_) {{"):
+            for word in range(4):
+                place = _at_text(
+                    to, stmt.a, {0: f"(2 * i_ + {word % 2})", 2: f"(2 * k_ + {word // 2})", 4: "p_"}
                 )
-            to.out.line(f"ops::mma(ops::atom::mma_sync<{kind}>{{}}, sums_t_, a_t_, b_t_);")
-            for s, place in enumerate(places):
-                to.out.line(f"{place} = sums_[{s}];")
-
-
-def _column_step(sums: Part, pieces: int) -> Dim:
-    """Registers from one piece of eight columns to the next."""
-    return 2 if pieces > 1 else 0
+                to.out.line(f"a_[{word * pair} + p_] = {place};")
+            for word in range(2):
+                place = _at_text(to, stmt.b, {0: f"(2 * k_ + {word})", 2: "p_", 3: "j_"})
+                to.out.line(f"b_[{word * pair} + p_] = {place};")
+        base = _base(to, stmt.sums)
+        places = [f"{base}[(2 * i_ + {s // 2}) * {rows} + j_ * {columns} + {s % 2}]" for s in range(4)]
+        for s, place in enumerate(places):
+            to.out.line(f"sums_[{s}] = {place};")
+        for name, count in (("sums_", 4), ("a_", 4 * pair), ("b_", 2 * pair)):
+            to.out.line(
+                f"auto {name}t_ = cute::make_tensor(&{name}[0], cute::make_layout(cute::Int<{count}>{{}}));"
+            )
+        to.out.line(f"ops::mma(ops::atom::mma_sync<{kind}>{{}}, sums_t_, a_t_, b_t_);")
+        for s, place in enumerate(places):
+            to.out.line(f"{place} = sums_[{s}];")
 
 
 def _at_text(to: DeviceEmitter, part: Part, places: dict[int, str]) -> str:
