@@ -121,6 +121,8 @@ def overhead() -> list[Row]:
     for name, count in (("8 resident tiles", 8), ("32 resident tiles", 32)):
         chosen = [choose([(i * 7 + k * 13) % EXPERTS for i in range(count)]) for k in range(40)]
         spent = []
+        for selection in chosen * 10:
+            carrier.project(tensor, selection, order="tile").wait()
         for _ in range(20):
             for selection in chosen:
                 begun = time.perf_counter()

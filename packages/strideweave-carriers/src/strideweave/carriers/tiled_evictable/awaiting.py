@@ -36,7 +36,7 @@ class AwaitProjection(AwaitResult[Tensor]):
     __slots__ = ("_core", "_publish", "_queue")
 
     def __init__(self, request: Request, queue: Queue, publish: Callable[[], Tensor]) -> None:
-        super().__init__(request.completion)
+        self._completion, self._after = request.completion, None
         self._queue, self._publish, self._core = queue, publish, request.core
 
     def wait(self) -> Tensor:

@@ -57,11 +57,14 @@ def project(
 ) -> AwaitProjection:
     """See ``TiledEvictable.project``."""
     core = carrier._core
-    check_source(carrier, tensor, "project")
-    chosen = check_selection(selection, "project")
+    # The ordinary case is looked at first: a call of a check takes longer than what it checks.
+    if type(tensor) is not Tensor or tensor._carrier is not carrier:
+        check_source(carrier, tensor, "project")
+    chosen = selection if type(selection) is TileSelection else check_selection(selection, "project")
     if destination is not None:
         _check_destination_type(core, destination)
-    carrier._ready("project")
+    if carrier._released or carrier._stranded or core.orphaned or carrier._policy is not None:
+        carrier._ready("project")
     codes = chosen.bind(core.geometry, "project")
     form = _packing(carrier, tensor, chosen, order)
     if destination is None and carrier._policy is None:

@@ -85,7 +85,10 @@ class TileSelection:
         Raises:
             ValueError: another rank, or a coordinate outside the grid; the message names the axis.
         """
-        return self._once(geometry.grid_shape, lambda: self._codes(geometry, what))
+        codes = self._cache.get(geometry.grid_shape)
+        return (
+            self._once(geometry.grid_shape, lambda: self._codes(geometry, what)) if codes is None else codes
+        )
 
     def _codes(self, geometry: TileGeometry, what: str) -> tuple[int, ...]:
         if self.rank != geometry.rank:
