@@ -17,69 +17,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import torch
+from carriers_rows import COLUMNS, EXPERTS, ROWS, Row, choose, in_turns, on_device, tiles, timed, weights
 
 import strideweave as sw
-from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, TileSet
+from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection
 from strideweave.carriers.tiled_evictable.construction import like
 from strideweave.carriers.tiled_evictable.gather import spread
 from strideweave.carriers.tiled_evictable.gradients import compact_values
 from strideweave.carriers.tiled_evictable.packing import ORDERS, Order, packing
 from strideweave.carriers.tiled_evictable.tensors import flat_values
 from strideweave.kernels import use
-
-EXPERTS, ROWS, COLUMNS = 128, 768, 2048
-
-
-@dataclass
-class Row:
-    """One comparison; ``ratio`` is judged against ``goal``, from below for rates and from above for times."""
-
-    name: str
-    ours: float
-    peer: float
-    unit: str
-    goal: float | None
-    higher: bool
-
-    @property
-    def ratio(self) -> float:
-        """Ours over the peer's."""
-        return self.ours / self.peer
-
-    @property
-    def good(self) -> bool:
-        """Whether the goal is met; lines without one always are."""
-        return self.goal is None or (self.ratio >= self.goal if self.higher else self.ratio <= self.goal)
-
-
-def tiles(codes) -> TileSet:
-    """Experts as a set."""
-    return TileSet((e, 0, 0) for e in codes)
-
-
-def choose(codes) -> TileSelection:
-    """Experts as a selection."""
-    return TileSelection([codes, [0], [0]])
-
-
-def timed(work: Callable[[], object]) -> float:
-    """Seconds of one call on the host."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def in_turns(ours: Callable[[], float], peer: Callable[[], float], repeat: int) -> tuple[float, float]:
-    """Medians of two measures taken in turns."""
-    ours()
-    peer()
-    pairs = [(ours(), peer()) for _ in range(repeat)]
-    mine, theirs = zip(*pairs, strict=True)
-    return statistics.median(mine), statistics.median(theirs)
-
 
 # --- host ------------------------------------------------------------------------------------------------
 
@@ -113,66 +63,39 @@ def file_promotion() -> list[Row]:
 
 
 def overhead() -> list[Row]:
-    """Python on the calling thread: a request whose tiles are all resident, then what each further run costs."""
+    """Python on the calling thread of a request whose tiles are all resident; few and many tiles in turns."""
     primary = sw.CUDA(EXPERTS * 64) if torch.cuda.is_available() else sw.CPU(EXPERTS * 64)
     carrier = TiledEvictable(primary, sw.CPU(0), (EXPERTS, 1, 1), (1, 8, 8))
     tensor = carrier.full_tensor()
-    rows = []
-    for name, count in (("8 resident tiles", 8), ("32 resident tiles", 32)):
-        chosen = [choose([(i * 7 + k * 13) % EXPERTS for i in range(count)]) for k in range(40)]
-        spent = []
-        for selection in chosen * 10:
-            carrier.project(tensor, selection, order="tile").wait()
-        for _ in range(20):
-            for selection in chosen:
+    chosen = {
+        count: [choose([(i * 7 + k * 13) % EXPERTS for i in range(count)]) for k in range(40)]
+        for count in (8, 32)
+    }
+    spent: dict[int, list[float]] = {count: [] for count in chosen}
+    for turn in range(30):
+        for count, selections in chosen.items():
+            for selection in selections:
                 begun = time.perf_counter()
                 handle = carrier.project(tensor, selection, order="tile")
-                spent.append(time.perf_counter() - begun)
+                took = time.perf_counter() - begun
                 handle.wait()
-        rows.append(
-            Row(
-                f"project() on the calling thread, {name}",
-                statistics.median(spent) * 1e6,
-                50,
-                "us",
-                1.0,
-                False,
-            )
+                # The first turns fill caches, of torch and of the carrier.
+                if turn >= 10:
+                    spent[count].append(took)
+    return [
+        Row(
+            f"project() on the calling thread, {count} resident tiles",
+            statistics.median(times) * 1e6,
+            50,
+            "us",
+            1.0,
+            False,
         )
-    return rows
+        for count, times in spent.items()
+    ]
 
 
 # --- device ----------------------------------------------------------------------------------------------
-
-
-def weights(where: str, rows: int = ROWS, capacity: int | None = EXPERTS) -> tuple[TiledEvictable, sw.Tensor]:
-    """[128, rows, 2048] bf16 in one expert per tile, random, on the device or in page-locked memory."""
-    size = EXPERTS * rows * COLUMNS
-    tier = sw.CUDA(size, dtype=sw.BFloat16, empty=True) if where == "primary" else sw.CPU(
-        size, dtype=sw.BFloat16, empty=True, pinned=True
-    )  # fmt: skip
-    noise = torch.randn(1 << 24, device="cuda").bfloat16()
-    for start in range(0, size, noise.numel()):
-        piece = flat_values(tier)[start : start + noise.numel()]
-        piece.copy_(noise[: piece.numel()])
-    torch.cuda.synchronize()
-    tiers = (
-        (tier, sw.CPU(0, dtype=sw.BFloat16)) if where == "primary" else (sw.CUDA(0, dtype=sw.BFloat16), tier)
-    )
-    carrier = TiledEvictable(*tiers, (EXPERTS, 1, 1), (1, rows, COLUMNS), primary_capacity=capacity)
-    return carrier, carrier.full_tensor(carrier.row_major_layout())
-
-
-def on_device(work: Callable[[], object]) -> float:
-    """Microseconds that ``work`` takes on the device: queued behind a delay, so that the host is not measured."""
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda._sleep(4_000_000)
-    start.record()
-    kept = work()
-    stop.record()
-    stop.synchronize()
-    del kept
-    return start.elapsed_time(stop) * 1e3
 
 
 def promotion() -> list[Row]:
