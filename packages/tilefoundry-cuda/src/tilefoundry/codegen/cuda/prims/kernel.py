@@ -18,6 +18,7 @@ from tilefoundry.codegen.cuda.authored.scope import Scope, resolved_mesh
 from tilefoundry.codegen.cuda.authored.shared import MOST_DECLARED, placed_in_launch
 from tilefoundry.codegen.cuda.authored.space import Held, Space
 from tilefoundry.codegen.cuda.authored.writer import KernelWriter, storage_of
+from tilefoundry.codegen.cuda.prims.contraction import is_product, lower_product
 from tilefoundry.codegen.cuda.prims.tile_ops import TILE_RULES
 from tilefoundry.codegen.cuda.statements import RegisterArray
 from tilefoundry.codegen.cuda.tiles import BARRIER, TileLoop, TileOnly, TileSync, TileText
@@ -76,6 +77,8 @@ def lower_kernel(
     Raises:
         NotFollowed: threads that nobody states, or a statement without a form on a GPU.
     """
+    if is_product(function):
+        return lower_product(function)
     meshes = [
         resolved_mesh(f"{function.name}.{s.name}", s.mesh, levels)
         for s in walk_tir(function.body)

@@ -18,7 +18,7 @@ from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, ceildiv, scalar
 from tilefoundry.ir.types.dim import product
 from tilefoundry.ir.types.shard import Layout, Mesh, Topology
 
-__all__ = ["schedule_contraction"]
+__all__ = ["product_blocks", "product_threads", "schedule_contraction"]
 
 _TILE = 64
 """Rows and columns of the smallest tile that a block takes; it decides how many blocks there are at most."""
@@ -38,11 +38,11 @@ def schedule_contraction(plan: Plan, names: Names, faults: dict[str, Var]) -> tu
     assert isinstance(call.type, TensorType)
     shape = call.type.shape
     lhs, rhs = (_operand(plan.views[arg.name], len(shape)) for arg in call.args)  # type: ignore[union-attr]  # matmul takes tensors
-    threads = _threads(lhs, rhs)
+    threads = product_threads(lhs, rhs)
     epilogue = _Epilogue(plan, names, faults)
     total = Var(scalar(accumulator_type(call.type.dtype)), names.fresh(f"{root}_sum"))
     tile = epilogue.tile(lhs, rhs, shape, total, threads)
-    blocks = _blocks(lhs, rhs, shape, threads)
+    blocks = product_blocks(lhs, rhs, shape, threads)
     at_least = max(blocks, 1) if isinstance(blocks, int) else blocks
     levels = (Topology("cta", at_least), Topology("thread", threads))
     mesh = Mesh(levels, Layout((at_least, threads)), ("tile", "t"))
@@ -55,7 +55,7 @@ def _streams(lhs: BufferView, rhs: BufferView) -> bool:
     return isinstance(rows, int) and rows <= _STREAMED_ROWS and rhs.strides[-2] == 1
 
 
-def _threads(lhs: BufferView, rhs: BufferView) -> int:
+def product_threads(lhs: BufferView, rhs: BufferView) -> int:
     """16-bit products have a warp that fetches; what the chip cannot fetch so is staged by all."""
     left, right = (view.type.dtype for view in (lhs, rhs))  # type: ignore[attr-defined]  # tensors
     fetches = left is right and left in (DType.f16, DType.bf16) and not _streams(lhs, rhs)
@@ -67,7 +67,8 @@ def _per_warp(columns: Dim) -> int:
     return 4 if isinstance(columns, int) and columns >= 8192 else 1 if isinstance(columns, int) else 2
 
 
-def _blocks(lhs: BufferView, rhs: BufferView, shape: tuple[Dim, ...], threads: int) -> Dim:
+def product_blocks(lhs: BufferView, rhs: BufferView, shape: tuple[Dim, ...], threads: int) -> Dim:
+    """Blocks that a product of this shape keeps busy."""
     *batches, rows, columns = shape
     if _streams(lhs, rhs):
         return ceildiv(product([*batches, ceildiv(columns, _per_warp(columns))]), threads // 32)
