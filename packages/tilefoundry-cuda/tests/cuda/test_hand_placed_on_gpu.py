@@ -68,3 +68,25 @@ def test_more_blocks_than_can_be_resident_are_refused_before_the_launch():
         jit(totals, target="cuda")(x, out)
     torch.cuda.synchronize()
     assert bool((out == 7).all())
+
+
+def test_streams_and_graphs_have_barriers_of_their_own():
+    """Launches of one library overlap on two streams, and a graph runs beside them."""
+    program = PROGRAMS["two_phases"]
+    compiled = jit(program, target="cuda")
+    inputs = [arguments(compiled, 1, "cuda")[0] + i for i in range(3)]
+    outs = [torch.empty_like(x) for x in inputs]
+    streams = [torch.cuda.Stream() for _ in inputs]
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        compiled(inputs[2], outs[2])
+    for _ in range(100):
+        for x, out, stream in zip(inputs[:2], outs[:2], streams[:2], strict=True):
+            with torch.cuda.stream(stream):
+                compiled(x, out)
+        with torch.cuda.stream(streams[2]):
+            graph.replay()
+    torch.cuda.synchronize()
+    for x, out in zip(inputs, outs, strict=True):
+        compare(out, evaluate(program, x))

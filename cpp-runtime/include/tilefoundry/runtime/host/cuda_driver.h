@@ -53,6 +53,8 @@ struct Driver {
   int (*occupancy)(int*, CuFunction, int, std::size_t);
   int (*launch)(CuLaunchConfig const*, CuFunction, void**, void**);
   int (*set_words)(CuAddress, unsigned, std::size_t, CuStream);
+  int (*allocate)(CuAddress*, std::size_t);
+  int (*is_capturing)(CuStream, int*);
   int (*exchange_capture_mode)(int*);
 
   /// The driver of this process.
@@ -92,6 +94,8 @@ struct Driver {
     find(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", d.occupancy);
     find(library, "cuLaunchKernelEx", d.launch);
     find(library, "cuMemsetD32Async", d.set_words);
+    find(library, "cuMemAlloc_v2", d.allocate);
+    find(library, "cuStreamIsCapturing", d.is_capturing);
     find(library, "cuThreadExchangeStreamCaptureMode", d.exchange_capture_mode);
     d.check(d.init(0), "cuInit");
     return d;

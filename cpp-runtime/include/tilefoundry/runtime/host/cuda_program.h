@@ -11,6 +11,7 @@
 
 #include <tilefoundry/runtime/host/arguments.h>
 #include <tilefoundry/runtime/host/cuda_driver.h>
+#include <tilefoundry/runtime/host/grid_barriers.h>
 
 namespace tilefoundry {
 namespace host {
@@ -42,6 +43,7 @@ class Program {
     std::unique_ptr<CuFunction[]> functions;
     std::unique_ptr<int[]> shared;    ///< bytes of dynamic shared memory of each kernel's launch
     std::unique_ptr<int[]> resident;  ///< blocks of each kernel that one multiprocessor holds
+    mutable GridBarriers barriers;    ///< of its kernels
   };
 
   /// The functions on `device`, loaded by the first call; thread-safe.
@@ -159,10 +161,8 @@ class Call {
     return (wanted < held ? wanted + 1 : held) / 2 * 2;
   }
 
-  /// Zero `count` words at `address`, in stream order.
-  void zero_words(void* address, std::size_t count) const {
-    driver_.check(driver_.set_words(reinterpret_cast<CuAddress>(address), 0, count, stream_), "cuMemsetD32Async");
-  }
+  /// The counter pair of a launch with a grid barrier.
+  void* barrier() const { return reinterpret_cast<void*>(on_.barriers.pair(driver_, stream_)); }
 
   /// Launch kernel `i` over `grid` blocks; none is no launch.
   void launch(int i, std::int64_t grid, void** args) const {

@@ -78,7 +78,7 @@ def _without_checks(stmts: tuple[TirStmt, ...]) -> tuple[TirStmt, ...]:
 @dataclass(frozen=True, slots=True)
 class WithWorkspaces:
     """``inner``, which gives kernels and their host; then buffers that launches pass and nobody has are slots of the
-    slab, and the counter pair of a grid barrier is zeroed before its launch."""
+    slab. The counter pair of a grid barrier is the library's own: the launch says where among the arguments it goes."""
 
     inner: Pass
 
@@ -140,10 +140,13 @@ def _with_buffers(
     for i, (arg, param) in enumerate(zip(launch.args, kernel.params, strict=True)):
         if not isinstance(arg, Var) or arg.name in known:
             continue
+        if arg.name == BARRIER:
+            attributes = (*attributes, ("barrier", i))
+            continue
         assert isinstance(param.type, TensorType)
         buffer = Var(TensorType((), param.type.dtype), names.fresh(f"{launch.callee}_{arg.name}"))
         args[i] = buffer
         added.append((buffer, product((*param.type.shape, param.type.dtype.itemsize))))
-        if arg.name == BARRIER:
-            attributes = (*attributes, ("zeroed", buffer))
-    return replace(launch, args=tuple(args), attributes=attributes), added
+    at = dict(attributes).get("barrier")
+    kept = tuple(arg for i, arg in enumerate(args) if i != at)
+    return replace(launch, args=kept, attributes=attributes), added

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 BARRIER = "barrier"
-"""What the counter pair of a kernel's grid barrier is called; the host zeroes it before the launch."""
+"""What the counter pair of a kernel's grid barrier is called; the library owns it."""
 
 
 @dataclass(frozen=True, slots=True)

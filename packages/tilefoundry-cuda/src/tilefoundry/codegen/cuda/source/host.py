@@ -122,9 +122,10 @@ class _HostStatements(StatementEmitter):
             places: list[str] = []
             for i, arg in enumerate(stmt.args):
                 places.append(self._place(arg, i))
-            zeroed = dict(stmt.attributes).get("zeroed")
-            if zeroed is not None:
-                self.out.line(f"call_.zero_words({self.expr(zeroed)}, 2);")
+            barrier = dict(stmt.attributes).get("barrier")
+            if barrier is not None:
+                self.out.line("void* const barrier_ = call_.barrier();")
+                places.insert(barrier, "const_cast<void*>(static_cast<const void*>(&barrier_))")
             self.out.line(f"void* args_[] = {{{', '.join(places) or 'nullptr'}}};")
             self.out.line(f"call_.launch({number}, {self._grid(stmt.grid[0], number)}, args_);")
 
