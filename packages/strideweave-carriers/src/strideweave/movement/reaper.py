@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from .captures import allow_during_capture, beside_captures
 from .completion import call
+from .interrupts import interrupts_deferred
 
 if TYPE_CHECKING:
     import torch
@@ -69,12 +70,13 @@ class Watch:
 
     def settle(self, error: BaseException | None) -> None:
         """Do what follows, if nobody has begun to."""
-        try:
-            # Of two threads one finds it gone.
-            follow = self._todo.pop()
-        except IndexError:
-            return
-        follow(error)
+        with interrupts_deferred():
+            try:
+                # Of two threads one finds it gone.
+                follow = self._todo.pop()
+            except IndexError:
+                return
+            follow(error)
 
     def is_open(self) -> bool:
         """Whether what follows is still to be done."""
