@@ -54,11 +54,19 @@ void window(ffi::TensorView cache, ffi::TensorView row, ffi::TensorView pos, ffi
   const int at = *reinterpret_cast<const int*>(base(pos));
   std::memcpy(const_cast<char*>(base(out)) + 16 * at, base(row), 16);
 }
+#ifdef ASKS_FOR_THREADS
+int (*thread_source)() = nullptr;
+int64_t threads() { return thread_source ? thread_source() : thread_count; }
+#else
 int64_t threads() { return thread_count; }
+#endif
 bool has_blas() { return table.size == sizeof(Table) && table.sgemm && table.dgemm; }
 }
 extern "C" __attribute__((visibility("default"))) void tilefoundry_set_blas(const Table* given) { table = *given; }
 extern "C" __attribute__((visibility("default"))) void tilefoundry_set_num_threads(int n) { thread_count = n; }
+#ifdef ASKS_FOR_THREADS
+extern "C" __attribute__((visibility("default"))) void tilefoundry_set_thread_source(int (*f)()) { thread_source = f; }
+#endif
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(affine, affine);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(split, split);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(fill, fill);
@@ -71,16 +79,36 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(has_blas, has_blas);
 @pytest.fixture(scope="session")
 def library(tmp_path_factory) -> str:
     """A library written by hand against the launcher ABI: four entries and two probes."""
+    return _built(tmp_path_factory.mktemp("library"))
+
+
+@pytest.fixture(scope="session")
+def asking_library(tmp_path_factory) -> str:
+    """The same library, asking its process for the thread count instead of being told."""
+    return _built(tmp_path_factory.mktemp("asking"), "-DASKS_FOR_THREADS")
+
+
+def _built(folder: Path, *flags: str) -> str:
     compiler = shutil.which("g++") or shutil.which("c++")
     if compiler is None:
         pytest.skip("no C++ compiler here")
     import tvm_ffi.libinfo
 
-    folder = tmp_path_factory.mktemp("library")
     source, built = folder / "by_hand.cc", folder / "by_hand.so"
     source.write_text(_LIBRARY)
     includes = [f"-I{path}" for path in dict.fromkeys(tvm_ffi.libinfo.include_paths())]
-    command = [compiler, "-std=c++17", "-O1", "-shared", "-fPIC", *includes, str(source), "-o", str(built)]
+    command = [
+        compiler,
+        "-std=c++17",
+        "-O1",
+        "-shared",
+        "-fPIC",
+        *flags,
+        *includes,
+        str(source),
+        "-o",
+        str(built),
+    ]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return str(built)
 

@@ -14,6 +14,7 @@ from tilefoundry.runtime import (
     runtime_func,
     runtime_module,
 )
+from tilefoundry.runtime.bisection import _difference
 
 X = torch.ones(2, 4)
 EXPECT = {"output": [MaxAbs(1e-6)]}
@@ -96,3 +97,31 @@ def test_a_candidate_that_stands_for_no_module_is_refused(reading):
             check(candidate, reading, (X,), expect=EXPECT, bisect=True)
     with pytest.raises(TypeError, match="needs a reading as reference"):
         check(twin(), toy.Tree, (X,), expect=EXPECT, bisect=True)
+
+
+def test_a_kernel_that_raises_is_the_difference(reading):
+    broken = twin(["raise"])
+
+    class Off:
+        __self__ = broken
+
+        def __call__(self, x):
+            return torch.zeros_like(x)
+
+    report = check(Off(), reading, (X,), expect=EXPECT, bisect=True)
+    assert report.first_difference == "first difference: step (its kernel raises RuntimeError: planted)"
+
+
+def test_results_of_another_form_are_the_difference():
+    want = (torch.ones(2), torch.ones(3))
+    for have, message in (
+        (torch.ones(2), "output should be a tuple of 2"),
+        ((torch.ones(2),), "output should be a tuple of 2"),
+        ((torch.ones(2), torch.ones(4)), r"output[1] is torch.float32[4], expected torch.float32[3]"),
+        (
+            (torch.ones(2).double(), torch.ones(3)),
+            r"output[0] is torch.float64[2], expected torch.float32[2]",
+        ),
+        (want, None),
+    ):
+        assert _difference("output", have, want, [MaxAbs(0)]) == message

@@ -10,7 +10,17 @@ from checkpoints import write_single
 from safetensors.torch import save_file
 
 from tilefoundry.cli import CommandError
-from tilefoundry.runtime import AllClose, Equal, RelL2, SafetensorsResource
+from tilefoundry.runtime import (
+    AllClose,
+    CompiledModule,
+    EntryABI,
+    Equal,
+    ParamABI,
+    RelL2,
+    RuntimeModule,
+    SafetensorsResource,
+    entry_abi_of,
+)
 from tilefoundry.runtime.commands import check, prepare
 from tilefoundry.runtime.commands.check import parse_expect
 from tilefoundry.runtime.commands.files import load_alias, load_value
@@ -19,7 +29,7 @@ MODEL = """
 import torch
 from tilefoundry import func, module
 from tilefoundry.dsl import ConstTensor, DimVar, Tensor, tf
-from tilefoundry.runtime import runtime_func, runtime_module
+from tilefoundry.runtime import RuntimeModule, runtime_func, runtime_module
 
 N = DimVar("N", 1, 64)
 ALIAS = {"weight": "lin.weight", "g": "norm"}
@@ -48,6 +58,10 @@ class Bad:
     @runtime_func
     def layer(self, x, w, g):
         return (x @ w) * g + 0.5
+
+class ByHand(RuntimeModule):
+    def __init__(self):
+        super().__init__("by_hand")
 
 def make():
     return (X,)
@@ -127,6 +141,24 @@ def test_check_passes_and_fails_by_its_status(work, inputs, capsys):
     assert json.loads(capsys.readouterr().out)["passed"] is False
 
 
+def test_a_module_is_compiled_and_compared_with_its_reading(work, monkeypatch, capsys):
+    def compiled(module, *, target):
+        assert target == "cpu"
+        own = entry_abi_of(module.entry_function())
+        abi = EntryABI(own.name, (*own.params, ParamABI("y", own.params[0].type)), 1, own.constants)
+        return CompiledModule(
+            type=abi, fn=lambda x, w, g, y: y.copy_(x @ torch.from_dlpack(w) * torch.from_dlpack(g))
+        )
+
+    monkeypatch.setattr(check, "jit", compiled)
+    common = (prepared(work), "--inputs", f"{work}/model.py:X", "--expect", "rel_l2(1e-5)", "--target", "cpu")
+    assert call(check, f"{work}/model.py:Layer", *common) == 0
+    assert "check passed" in capsys.readouterr().out
+    monkeypatch.setattr(check, "jit", lambda *_, **__: RuntimeModule("other"))
+    with pytest.raises(CommandError, match="the target cpu gave no compiled module"):
+        call(check, f"{work}/model.py:Layer", *common)
+
+
 def test_bounds_are_parsed():
     assert parse_expect(["rel_l2(1e-5)"]) == {"output": [RelL2(1e-5)]}
     assert parse_expect(["output[0]=allclose(1e-3, 2e-3), equal()", "output[1][0] = equal()"]) == {
@@ -153,9 +185,13 @@ def test_what_cannot_be_found_or_used(work):
         ("absent.py:X", "there is no file"),
         ("model.py", "is no FILE.py:NAME"),
         ("model.py:X", "neither a Module nor a twin"),
+        ("model.py:ByHand", "stands for no Module, so there is nothing to compare it with"),
     ):
         with pytest.raises(CommandError, match=message):
             call(check, f"{work}/{subject}", *common)
+    with pytest.raises(CommandError, match="must be a tensor or a tuple of tensors, got dict"):
+        arguments = (out, "--inputs", f"{work}/model.py:ALIAS", "--expect", "equal()")
+        call(check, f"{work}/model.py:Good", *arguments)
     with pytest.raises(CommandError, match="is no Module"):
         call(prepare, f"{work}/model.py:Good", work / "raw", work / "new")
     save_file({"y": torch.ones(1)}, str(work / "y.safetensors"))

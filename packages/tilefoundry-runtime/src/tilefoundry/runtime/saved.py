@@ -122,10 +122,12 @@ def _check_cuda(directory: str, arch: str) -> None:
         return
     major, minor = torch.cuda.get_device_capability()
     have, want = f"sm_{major}{minor}", arch.rstrip("af")
-    exact = arch != want
-    same_line = want[:-1] == have[:-1] and int(want[-1]) <= minor
-    if want != have and (exact or not same_line):
-        raise ValueError(f"{directory} was built for {arch}, this device is {have}")
+    # Code of one compute capability runs on later ones of the same major, unless it says "this one alone".
+    later = want[:-1] == have[:-1] and int(want[-1]) <= minor and not arch.endswith("a")
+    if want != have and not later:
+        raise ValueError(
+            f"{directory} was built for {arch}, this device is {have}; build it again for this one"
+        )
 
 
 def _read_text(path: str) -> str:
