@@ -137,6 +137,8 @@ def _repeat(b: _Builder) -> Var:
 def _call(b: _Builder) -> Var:
     """A function of its own, called twice."""
     value = b.pick()
+    if not all(isinstance(dim, (int, DimVar)) for dim in shape(value)):
+        raise TypeRuleError("a callee's extents follow from its parameters one by one")
     inner = Program(f"helper{len(b.program.stmts)}")
     x = inner.param("x", shape(value))
     helper = inner.done(inner("tanh", inner("add", inner(b.choose.choice(BOUNDED), x), x)))
