@@ -157,16 +157,22 @@ def allocate_flat(n: int, dtype: DType, device: torch.device | str, empty: bool)
 
     if n:
         seam.enter("allocate")
-    if getattr(device, "type", device) == "cpu" and n * dtype.itemsize >= WHOLE_PAGES:
-        with plain_torch():
-            return _page_aligned(n * dtype.itemsize, empty).view(dtype.torch())
-    if empty and not torch.is_inference_mode_enabled():
+    if torch.is_inference_mode_enabled():
+        # A tensor made there could not be written later.
+        with torch.inference_mode(False):
+            return _fresh(n, dtype, device, empty)
+    return _fresh(n, dtype, device, empty)
+
+
+def _fresh(n: int, dtype: DType, device: torch.device | str, empty: bool) -> torch.Tensor:
+    import torch
+
+    nbytes = n * dtype.itemsize
+    if nbytes >= WHOLE_PAGES and getattr(device, "type", device) == "cpu":
+        return _page_aligned(nbytes, empty).view(dtype.torch())
+    if empty or not n:
         return torch.empty(n, dtype=dtype.torch(), device=device)
-    with plain_torch():
-        if empty:
-            return torch.empty(n, dtype=dtype.torch(), device=device)
-        zeros = torch.zeros(n * dtype.itemsize, dtype=torch.uint8, device=device)
-        return zeros.view(dtype.torch())
+    return torch.zeros(nbytes, dtype=torch.uint8, device=device).view(dtype.torch())
 
 
 def _page_aligned(nbytes: int, empty: bool) -> torch.Tensor:
@@ -174,6 +180,6 @@ def _page_aligned(nbytes: int, empty: bool) -> torch.Tensor:
     import torch
 
     make = torch.empty if empty else torch.zeros
-    spare = make(nbytes + 2 * PAGE, dtype=torch.uint8)
+    spare = make(nbytes + 2 * PAGE, dtype=torch.uint8, device="cpu")
     start = -spare.data_ptr() % PAGE
     return spare[start : start + nbytes]
