@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache
+from typing import Any
 
 PAGE = 4096
 """Bytes of a page of memory."""
@@ -10,7 +12,13 @@ PAGE = 4096
 
 def view(address: int, nbytes: int) -> memoryview:
     """A writable byte view of memory that the caller keeps alive."""
-    return memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
+    return memoryview(_array(nbytes).from_address(address)).cast("B")
+
+
+@lru_cache(maxsize=256)
+def _array(nbytes: int) -> Any:
+    # ctypes forgets the type with its last object, and making it takes as long as copying a megabyte.
+    return ctypes.c_ubyte * nbytes
 
 
 def copy(target: int, source: int, nbytes: int) -> None:
