@@ -97,8 +97,10 @@ def programs() -> list[Program]:
     ]
 
 
-def run(step: str, command: list[str], *, timeout: float, env: dict[str, str] | None = None) -> Result:
-    """Run one command; a timeout is a failure that says so."""
+def run(
+    step: str, command: list[str], *, timeout: float, env: dict[str, str] | None = None, quiet: bool = False
+) -> Result:
+    """Run one command and say how it went as soon as it is over; a timeout is a failure that says so."""
     start = time.monotonic()
     try:
         done = subprocess.run(
@@ -114,7 +116,12 @@ def run(step: str, command: list[str], *, timeout: float, env: dict[str, str] | 
         ok, text = False, f"timed out after {timeout:.0f} s\n{(late.stdout or b'').decode(errors='replace')}"
     except FileNotFoundError as missing:
         ok, text = False, f"{missing.filename}: not found"
-    return Result(step, ok, time.monotonic() - start, text)
+    result = Result(step, ok, time.monotonic() - start, text)
+    if not quiet:
+        lines = text.strip().splitlines()
+        note = "" if not lines or step.startswith("build") else lines[-1][:100]
+        print(f"{'ok  ' if ok else 'FAIL'} {result.seconds:7.1f} s  {step}  {note}", flush=True)
+    return result
 
 
 def nvcc_command(program: Program, source: Path, output: Path) -> list[str]:
@@ -205,7 +212,7 @@ def environment() -> dict[str, str]:
     }
     out = {}
     for name, command in queries.items():
-        lines = run(name, command, timeout=60).text.strip().splitlines()
+        lines = run(name, command, timeout=60, quiet=True).text.strip().splitlines()
         out[name] = next(
             (line for line in reversed(lines) if "elease" in line or "ersion" in line),
             lines[-1] if lines else "?",
@@ -214,14 +221,12 @@ def environment() -> dict[str, str]:
 
 
 def report(results: list[Result]) -> None:
-    """Print one line per step, and the tail of what failed."""
-    for result in results:
-        lines = result.text.strip().splitlines()
-        note = "" if not lines or result.step.startswith("build") else lines[-1][:100]
-        print(f"{'ok  ' if result.ok else 'FAIL'} {result.seconds:7.1f} s  {result.step}  {note}")
+    """Print what failed, and what was measured."""
     for result in results:
         if not result.ok:
             print(f"\n== {result.step}\n{result.text[-1500:]}")
+        elif result.step.startswith("bench"):
+            print(f"\n== {result.step}\n{result.text}")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -51,7 +51,8 @@ def test_a_row_is_one_kernel_that_reads_it_once():
     config = _derive_launch_config(kernel)
     assert isinstance(config.grid, int) and isinstance(config.block, int)
     assert config.grid * (config.block // 128) == 32768  # 128 threads share a row of 4096 in packs of 8
-    assert "".join(text.split()).count("reinterpret_cast<detail::Pack<bf16,V_>const*>(x+") == 1
+    wide, _ = text.split("body_(cute::Int<8>{});")  # what follows is for addresses that are not aligned
+    assert "".join(wide.split()).count("reinterpret_cast<detail::Pack<bf16,V_>const*>(x+") == 1
     assert "body_(cute::Int<8>{});" in text
 
 

@@ -19,28 +19,14 @@ struct alignas(sizeof(T) * N <= 16 ? sizeof(T) * N : 16) Pack {
   T value[N];
 };
 
-/// A pack that the kernel reads once: it shall not push out what is read again.
+/// Read and write a pack that no other thread of the kernel accesses: it shall not push out of the caches what is
+/// read again.
 template <class P>
 CUTE_HOST_DEVICE P load_streaming(P const* from) {
 #if defined(__CUDA_ARCH__)
-#ifndef TF_HINT
-#define TF_HINT 1
-#endif
-  if constexpr (sizeof(P) == 16 && TF_HINT != 0) {
-    uint4 words;
-#if TF_HINT == 1
-    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-        : "l"(from));
-#elif TF_HINT == 2
-    asm("ld.global.nc.L1::evict_first.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-        : "l"(from));
-#else
-    words = __ldcs(reinterpret_cast<uint4 const*>(from));
-#endif
+  if constexpr (sizeof(P) == 16) {
     P out;
-    *reinterpret_cast<uint4*>(&out) = words;
+    *reinterpret_cast<uint4*>(&out) = __ldcs(reinterpret_cast<uint4 const*>(from));
     return out;
   }
 #endif
@@ -49,12 +35,24 @@ CUTE_HOST_DEVICE P load_streaming(P const* from) {
 template <class P>
 CUTE_HOST_DEVICE void store_streaming(P* to, P const& pack) {
 #if defined(__CUDA_ARCH__)
-  if constexpr (sizeof(P) == 16 && (TF_HINT == 3 || TF_HINT == 2)) {
+  if constexpr (sizeof(P) == 16) {
     __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<uint4 const*>(&pack));
     return;
   }
 #endif
   *to = pack;
+}
+
+/// Keep a pack of small elements in its registers as it is: what was computed from it before is computed again, which
+/// takes fewer registers than holding it.
+template <class T, int N>
+CUTE_HOST_DEVICE void stay_packed(Pack<T, N>& pack) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(T) < 4 && sizeof(pack) == 16) {
+    uint4& words = reinterpret_cast<uint4&>(pack);
+    asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));
+  }
+#endif
 }
 
 CUTE_HOST_DEVICE constexpr int largest_power_of_two_dividing(int n) { return n & -n; }

@@ -166,7 +166,7 @@ struct TmaTier {
         for (int step = 0; step < steps; ++step, ++position) {
           const int slot = pipe.slot(position);
           mbarrier& arrived = pipe.slots.full[slot];
-          pipe.slots.empty[slot].wait_for_cluster(pipe.parity(position) ^ 1u);
+          pipe.slots.empty[slot].wait(pipe.parity(position) ^ 1u);
           arrived.arrive_expect(Tile::stage_bytes);
           char *const to = smem + slot * Tile::stage_bytes, *const columns = to + bm * bk * 2;
           fetch<AK, bm>(to, &maps[0], arrived, row0, step * bk, za);
@@ -181,7 +181,7 @@ struct TmaTier {
       });
       // Every slot handed back: no copy is under way any more.
       for (unsigned left = 0; left < static_cast<unsigned>(Tile::stages); ++left, ++position)
-        pipe.slots.empty[pipe.slot(position)].wait_for_cluster(pipe.parity(position) ^ 1u);
+        pipe.slots.empty[pipe.slot(position)].wait(pipe.parity(position) ^ 1u);
       places.release(place);
     }
   }

@@ -24,11 +24,12 @@ struct alignas(8) mbarrier {
   __device__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
-  /// One arrival at the barrier of the same place in block `rank` of the cluster; writes before it are visible there.
+  /// One arrival at the barrier of the same place in block `rank` of the cluster. It orders no memory between the
+  /// blocks, which would cost a fence of the whole device: for slots that copies fill and wgmma reads.
   __device__ void arrive_at(unsigned rank) {
     asm volatile(
-        "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" ::"r"(address()),
+        "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(
+            address()),
         "r"(rank)
         : "memory");
   }
@@ -50,17 +51,6 @@ struct alignas(8) mbarrier {
   __device__ void wait(unsigned parity) {
     while (!try_wait(parity)) {
     }
-  }
-  /// As `wait`, where blocks of the cluster arrive too.
-  __device__ void wait_for_cluster(unsigned parity) {
-    unsigned done = 0;
-    while (done == 0)
-      asm volatile(
-          "{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; "
-          "selp.u32 %0, 1, 0, p; }"
-          : "=r"(done)
-          : "r"(address()), "r"(parity)
-          : "memory");
   }
 };
 

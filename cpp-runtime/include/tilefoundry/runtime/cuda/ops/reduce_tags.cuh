@@ -44,6 +44,13 @@ struct max_op {
   }
   template <class A>
   static __device__ A join(A a, A b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (stdx::is_same_v<A, float>) {
+      float out;
+      asm("max.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
+      return out;
+    }
+#endif
     return maximum_op{}(a, b);
   }
 };
@@ -62,6 +69,13 @@ struct min_op {
   }
   template <class A>
   static __device__ A join(A a, A b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    if constexpr (stdx::is_same_v<A, float>) {
+      float out;
+      asm("min.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
+      return out;
+    }
+#endif
     return minimum_op{}(a, b);
   }
 };

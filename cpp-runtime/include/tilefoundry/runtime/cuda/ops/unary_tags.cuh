@@ -23,8 +23,16 @@ struct wrapping<T, false> {
 template <class T>
 using wrapping_t = typename wrapping<T>::type;
 
-/// e^x and 1/x by one instruction each; relative error up to about 2^-20 for |x| below 20.
-__device__ inline float approximate_exp(float x) { return __expf(x); }
+/// e^x and 1/x by one instruction each; relative error up to about 2^-20 for |x| below 20. Results below 2^-126 are 0.
+__device__ inline float approximate_exp(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504088896340736f));
+  return y;
+#else
+  return __expf(x);
+#endif
+}
 __device__ inline float approximate_reciprocal(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -78,6 +78,8 @@ class Packs:
         loads, stores: packs read before and written after the body.
         body: statements for one element.
         mask: a bool that must hold for stores, or None.
+        again: later loops use the packs of this one, which stay in registers.
+        held: packs of earlier loops that this one uses.
     """
 
     first: Var
@@ -93,6 +95,8 @@ class Packs:
     stores: tuple[Pack, ...]
     body: tuple[TirStmt, ...]
     mask: Var | None = None
+    again: bool = False
+    held: tuple[Var, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +138,14 @@ class WidePath:
         width: elements of a pack.
         packs: (buffer, offset) that must lie at a multiple of the pack's bytes.
         multiples: dims that must be multiples of ``width``.
+        narrow: what runs instead of ``body`` with packs of one, where that takes another form.
     """
 
     width: int
     packs: tuple[tuple[Var, Dim], ...]
     multiples: tuple[Dim, ...]
     body: tuple[TirStmt, ...]
+    narrow: tuple[TirStmt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,5 +206,7 @@ def inner_statements(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
             yield from inner_statements(body)
         if isinstance(stmt, TileMatmul):
             yield from inner_statements(stmt.head)
+        if isinstance(stmt, WidePath):
+            yield from inner_statements(stmt.narrow)
         if isinstance(stmt, (Packs, WidePath, TileMatmul)):
             yield from inner_statements(stmt.body)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tilefoundry.codegen.cpu.nest import AxisMap
+from tilefoundry.codegen.cpu.schedule.plan import Plan
 from tilefoundry.codegen.cpu.schedule.scope import Scope, buffer_var
 from tilefoundry.codegen.cpu.views import View
 from tilefoundry.codegen.cuda.statements import PIECE, Pack
-from tilefoundry.ir.core.expr import Expr, Var
-from tilefoundry.ir.tir import Let, Load, Store
+from tilefoundry.ir.core.expr import Atom, Call, Constant, Expr, Var
+from tilefoundry.ir.core.kinds import ReduceKind
+from tilefoundry.ir.tir import Apply, Let, Load, Store
 from tilefoundry.ir.types import Dim, DimVar, TensorType, dim_vars
 from tilefoundry.ir.types.dim import product
 
@@ -87,11 +89,35 @@ class PackScope(Scope):
             self.stmts.append(Store(buffer_var(view), self.index(view, axes), value))
             return
         registers = self.table.fresh(view)
+        value = self._before_rounding(value, view)
         self.table.note(view, axes)
         self.table.stores.append(
             Pack(registers, buffer_var(view), self._base(view, axes), self._once(view, axes))
         )
         self.stmts.append(Store(registers, self._place(), value))
+
+    def _before_rounding(self, value: Expr, view: View) -> Expr:
+        """What ``value`` was before a cast to the type that the store rounds to anyway."""
+        for stmt in self.stmts:
+            if isinstance(stmt, Let) and stmt.target == value and isinstance(stmt.value, Apply):
+                same = stmt.value.op == "cast" and dict(stmt.value.attrs)["dtype"] is view.dtype
+                return stmt.value.args[0] if same else value
+        return value
+
+    def _computed(self, atom: Var) -> Expr:
+        """As in Scope; a softmax multiplies by one reciprocal per row, whose sum is known to be 1 or more."""
+        call = self.plan.call(atom.name)
+        if call.op.name == "div" and _is_softmax_sum(self.plan, call.args[1]):
+            weight, total = (self._operand(atom.name, i) for i in range(2))
+            home = self.parent
+            if home is not None and isinstance(total, Var) and total.type == weight.type:
+                key = (total.name, "reciprocal")
+                one = Constant(total.type, 1.0)
+                inverse = home.find(key) or home.keep(
+                    key, "reciprocal", Apply(total.type, "div", (one, total))
+                )
+                return Apply(weight.type, "mul", (weight, inverse))
+        return Scope._computed(self, atom)
 
     def _packs(self, view: View, axes: AxisMap) -> bool:
         stride = next((s for a, s in zip(axes, view.strides, strict=True) if a == self.table.axis), None)
@@ -129,6 +155,24 @@ class PackScope(Scope):
 
     def _place(self) -> Dim:
         return self.table.slot
+
+
+def _is_softmax_sum(plan: Plan, atom: Atom) -> bool:
+    """Whether ``atom`` is the sum of ``exp(x - max(x))``, which is at least 1 unless it is NaN."""
+
+    def made(by: Atom, op: str, kind: ReduceKind | None = None) -> Call | None:
+        if not isinstance(by, Var) or by.name not in plan.binds:
+            return None
+        call = plan.call(by.name)
+        return call if call.op.name == op and (kind is None or call.attr("kind") is kind) else None
+
+    total = made(atom, "reduce", ReduceKind.SUM)
+    weight = made(total.args[0], "exp") if total else None
+    shifted = made(weight.args[0], "sub") if weight else None
+    top = made(shifted.args[1], "reduce", ReduceKind.MAX) if shifted else None
+    if total is None or shifted is None or top is None:
+        return False
+    return top.args[0] == shifted.args[0] and top.attr("axes") == total.attr("axes")
 
 
 def register_place(width: DimVar, slot: DimVar) -> Dim:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilefoundry.codegen.cpu.schedule.phases import (
@@ -61,14 +62,22 @@ def _reduced(
     last = inner[-1]
     geometry = reduced_geometry(last.extent, items, _width(plan, last.axis, last.extent))
     block = Block(names, items, geometry.rows, geometry.threads, geometry.turns)
-    row = Scope(plan, names, {}, faults=faults)
-    row.stmts.extend(block.opening())
-    coords, lets = coordinates(dim_of(block.item), outer, row)
-    row.coords = coords
-    row.stmts.extend(lets)
-    passes = _Passes(plan, row, block, geometry, inner, (0, last.extent))
-    passes.write()
-    return (block.scope([passes.wide(block.each(row.stmts))]),)
+
+    def written(own: Geometry) -> tuple[_Passes, list[TirStmt]]:
+        row = Scope(plan, names, {}, faults=faults)
+        row.stmts.extend(block.opening())
+        coords, lets = coordinates(dim_of(block.item), outer, row)
+        row.coords = coords
+        row.stmts.extend(lets)
+        passes = _Passes(plan, row, block, own, inner, (0, last.extent))
+        passes.write()
+        return passes, block.each(row.stmts)
+
+    passes, stmts = written(geometry)
+    if geometry.elements is None:
+        return (block.scope([passes.wide(stmts)]),)
+    # One element at a time a row does not fit into registers: it is read again for every pass.
+    return (block.scope([passes.wide(stmts, written(replace(geometry, elements=None))[1])]),)
 
 
 def _streaming(
@@ -131,7 +140,7 @@ class _Passes:
             self._pass(phase)
         self._row_stores()
 
-    def wide(self, stmts: list[TirStmt]) -> Any:
+    def wide(self, stmts: list[TirStmt], narrow: Sequence[TirStmt] = ()) -> Any:
         """The statements under the check that packs may be wide."""
         packs = tuple((buffer, offset) for (_, offset), buffer in self.table.checks.items())
         multiples = dict(self.table.multiples)
@@ -139,7 +148,8 @@ class _Passes:
         dynamic = [dim for dim in multiples if not (isinstance(dim, int) and dim % self.geometry.width == 0)]
         fixed = [dim for dim in dynamic if isinstance(dim, int)]
         width = 1 if fixed or not packs else self.geometry.width
-        return WidePath(width, packs, tuple(d for d in dynamic if not isinstance(d, int)), tuple(stmts))
+        rest = tuple(d for d in dynamic if not isinstance(d, int))
+        return WidePath(width, packs, rest, tuple(stmts), tuple(narrow))
 
     def _reserve(self) -> None:
         """Registers for values that later passes need and that cost much to compute again."""
@@ -224,6 +234,7 @@ class _Passes:
     def _loop(self, coords: dict[int, DimVar], body: list[TirStmt]) -> TirStmt:
         last, geometry = self.loops[-1], self.geometry
         start, stop = self.bounds
+        loaded = [pack.name for pack in self.table.loads]
         stmt: TirStmt = Packs(  # type: ignore[assignment]  # a CUDA statement
             first=index_var(self.table.first.name),
             slot=index_var(self.table.slot.name),
@@ -238,6 +249,8 @@ class _Passes:
             stores=tuple(self.table.stores),
             body=tuple(body),
             mask=self.block.live,
+            again=self.table.keeps,
+            held=tuple(var for var in self.table.kept.values() if var not in loaded),
         )
         for loop in reversed(self.loops[:-1]):
             stmt = For(index_var(coords[loop.axis].name), 0, loop.extent, (stmt,))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name, expr_text
 from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, attr_text, quoted
 from tilefoundry.codegen.cuda.source.matmul import write_matmul
+from tilefoundry.codegen.cuda.source.tile_joins import JOIN_WRITERS
 from tilefoundry.codegen.cuda.source.tiles import TILE_WRITERS
 from tilefoundry.codegen.cuda.statements import Combine, Pack, Packs, RegisterArray, TileMatmul, WidePath
 from tilefoundry.codegen.writer import Writer
@@ -120,7 +121,7 @@ class DeviceEmitter(StatementEmitter):
     def _wide(self, stmt: WidePath) -> None:
         if stmt.width == 1:
             self.out.line("constexpr int V_ = 1;")
-            self.stmts(stmt.body)
+            self.stmts(stmt.narrow or stmt.body)
             return
         with self.out.block("auto const body_ = [&](auto width_) {", "};"):
             self.out.line("constexpr int V_ = decltype(width_)::value;")
@@ -130,7 +131,11 @@ class DeviceEmitter(StatementEmitter):
         with self.out.block(f"if ({' && '.join(checks)}) {{"):
             self.out.line(f"body_(cute::Int<{stmt.width}>{{}});")
         with self.out.block("else {"):
-            self.out.line("body_(cute::Int<1>{});")
+            if stmt.narrow:
+                self.out.line("constexpr int V_ = 1;")
+                self.stmts(stmt.narrow)
+            else:
+                self.out.line("body_(cute::Int<1>{});")
 
     def aligned(self, buffer: Var, offset: Any, width: int) -> str:
         """Whether packs of ``width`` elements may start at an offset of a buffer."""
@@ -155,24 +160,39 @@ class DeviceEmitter(StatementEmitter):
 
     def _pieces(self, stmt: Packs, elements: int) -> None:
         """All loads from memory first, so that they are under way together; then the body pack by pack. What other
-        threads read too comes out of a cache and would only hold registers."""
-        loop = f"for (int piece_ = 0; piece_ < {elements} / V_; ++piece_) {{"
+        threads read too comes out of a cache and would only hold registers; so would packs of one element."""
+        if stmt.again:
+            self._pieces_together(stmt, elements)
+            return
+        with self.out.block("if constexpr (V_ > 1) {"):
+            self._pieces_together(stmt, elements)
+        with self.out.block("else {"):
+            self.out.line("CUTE_NO_UNROLL")
+            self._pieces_one_by_one(stmt, elements, stmt.loads)
+
+    def _pieces_together(self, stmt: Packs, elements: int) -> None:
+        for var in stmt.held:
+            self.out.line("CUTE_UNROLL")
+            self.out.line(f"for (auto& held_ : {_register_name(var)}) detail::stay_packed(held_);")
         first = [pack for pack in stmt.loads if pack.once]
         for pack in first:
             self._register(pack, "[piece_].value")
             self.out.line(f"{self._pack_type(pack)} {_pack_name(pack)}[{elements} / V_];")
         if first:
             self.out.line("CUTE_UNROLL")
-            with self.out.block(loop):
+            with self.out.block(f"for (int piece_ = 0; piece_ < {elements} / V_; ++piece_) {{"):
                 self._first(stmt)
                 with _Guarded(self, stmt):
                     for pack in first:
                         self._load(pack, "[piece_]")
         self.out.line("CUTE_UNROLL")
-        with self.out.block(loop):
+        self._pieces_one_by_one(stmt, elements, [pack for pack in stmt.loads if pack not in first])
+
+    def _pieces_one_by_one(self, stmt: Packs, elements: int, loads: Sequence[Pack]) -> None:
+        with self.out.block(f"for (int piece_ = 0; piece_ < {elements} / V_; ++piece_) {{"):
             self._first(stmt)
             with _Guarded(self, stmt):
-                self.declare_packs([pack for pack in stmt.loads if pack not in first], load=True)
+                self.declare_packs(loads, load=True)
                 self._elements(stmt)
 
     def _turns(self, stmt: Packs) -> None:
@@ -298,8 +318,12 @@ class _Guarded:
             self._block.__exit__(*error)
 
 
+def _register_name(var: Var) -> str:
+    return var.name.replace(".", "") + "_"
+
+
 def _pack_name(pack: Pack) -> str:
-    return pack.name.name.replace(".", "") + "_"
+    return _register_name(pack.name)
 
 
 def _dtype(var: Any) -> DType:
@@ -326,5 +350,6 @@ _EMITTERS: dict[type, Callable[[Any, Any], None]] = {
     TileMatmul: DeviceEmitter._matmul,
     While: StatementEmitter._while,
     WidePath: DeviceEmitter._wide,
+    **JOIN_WRITERS,
     **TILE_WRITERS,
 }
