@@ -3,6 +3,7 @@
 import pytest
 import torch
 import toy
+import toy_prim
 
 from tilefoundry.evaluator import evaluate, torch_dtype
 from tilefoundry.ir.core.reach import child_constants
@@ -78,6 +79,13 @@ def test_a_child_that_was_not_loaded_is_named():
 def test_only_modules():
     with pytest.raises(TypeError, match="takes a Module"):
         compiled_twin(toy.Leaf.lookup("scale"))
+
+
+def test_a_prim_func_is_no_entry_of_its_own():
+    with pytest.raises(
+        TypeError, match=r"Cleared\.clear is a @prim_func; only a @func becomes an entry of its own"
+    ):
+        compiled_twin(toy_prim.Cleared, target="cpu")
 
 
 def test_without_a_compiler_the_wheel_is_named(monkeypatch):

@@ -71,6 +71,7 @@ def edit(saved, **changes):
         ({"arch": "native.0123456789ab"}, r"was built for native\.0123456789ab, this machine is"),
         ({"tvm_ffi": [">=99", "<100"]}, "needs apache-tvm-ffi >=99,<100"),
         ({"tvm_ffi": ["whatever"]}, "gives no version range"),
+        ({"tvm_ffi": [">=abc"]}, "gives no version range"),
         ({"entry": {"name": "affine"}}, "its entry is no ABI"),
         ({"entry": None}, "entry must be a dict"),
         ({"target": 3}, "target must be a str"),
