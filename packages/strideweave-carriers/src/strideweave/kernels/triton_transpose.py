@@ -6,6 +6,7 @@ Importing this needs Triton, which torch brings on Linux. The first use of an el
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 
 import torch
 import triton
@@ -57,10 +58,12 @@ def transpose(target: torch.Tensor, source: torch.Tensor) -> bool:
     if grid[1] > 65535:
         return False
     try:
-        _copy[grid](
-            target.view(kind), source.view(kind), form.along, deep, form.step, form.near, form.far,
-            count=form.count, deep_source=form.deep_source, tile=TILE,
-        )  # fmt: skip
+        # Triton launches on the current device, whatever device the tensors are on.
+        with torch.cuda.device(target.device) if target.is_cuda else nullcontext():
+            _copy[grid](
+                target.view(kind), source.view(kind), form.along, deep, form.step, form.near, form.far,
+                count=form.count, deep_source=form.deep_source, tile=TILE,
+            )  # fmt: skip
     except Exception as error:
         # A missing host compiler shows here, before anything was launched.
         _broken.append(error)
