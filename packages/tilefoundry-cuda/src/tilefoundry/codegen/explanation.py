@@ -157,7 +157,8 @@ def _authored(placed: Module, module: Module) -> Iterator[KernelFacts]:
 
 def _countable(bind: Bind) -> bool:
     """Whether the op computes; moving a value between memories does not."""
-    return isinstance(bind.target.type, TensorType) and bind.value.op.name not in ("reshard", "local")  # type: ignore[union-attr]  # a Call
+    moves = isinstance(bind.value, Call) and bind.value.op.name in ("reshard", "local")
+    return isinstance(bind.target.type, TensorType) and not moves
 
 
 def _bytes(type_: Type) -> Dim:

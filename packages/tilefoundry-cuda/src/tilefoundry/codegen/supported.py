@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilefoundry.codegen.cpu.nest import ARRANGE, ELEMENTWISE, MEMORY_OPS
 from tilefoundry.codegen.cpu.partition import VIEW_OPS
 from tilefoundry.codegen.cpu.schedule.whole import WHOLE_OPS
-from tilefoundry.ir.core.expr import Bind, Call, For
+from tilefoundry.ir.core.expr import Bind, Call, For, Stmt
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import UnsupportedError
 from tilefoundry.ir.hir.function import Function
@@ -44,11 +44,15 @@ class CheckSupported:
         for variant in function.variants:
             self._check(variant.function)
 
-    def _check_stmt(self, name: str, stmt: object) -> None:
+    def _check_stmt(self, name: str, stmt: Stmt) -> None:
         if isinstance(stmt, For):
             for inner in stmt.body.stmts:
                 self._check_stmt(name, inner)
-        elif isinstance(stmt, Bind) and isinstance(stmt.value, Call) and stmt.value.op.name not in SUPPORTED_OPS:
+        elif (
+            isinstance(stmt, Bind)
+            and isinstance(stmt.value, Call)
+            and stmt.value.op.name not in SUPPORTED_OPS
+        ):
             raise UnsupportedError(
                 f"{name}: {stmt.target.name} = tf.{stmt.value.op.name}(...) is not compiled for the {self.target} "
                 "target; write it with other ops, or run it with tilefoundry.evaluate"

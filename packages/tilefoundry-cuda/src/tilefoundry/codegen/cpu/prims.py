@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tilefoundry.codegen.cpu.emit.tile_calls import TILE_CALLS
 from tilefoundry.codegen.cpu.views import contiguous_strides
-from tilefoundry.ir.core.expr import Expr
+from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import LoweringError, UnsupportedError
 from tilefoundry.ir.hir.function import Function
@@ -31,7 +31,7 @@ from tilefoundry.ir.tir import (
     While,
     walk_tir,
 )
-from tilefoundry.ir.types import DimVar, DType, TensorType, dim_vars, scalar
+from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, dim_vars, scalar
 from tilefoundry.ir.types.dim import product
 
 __all__ = ["LowerPrims", "OnFunctions"]
@@ -101,15 +101,8 @@ def _check_extents(entry: PrimFunction) -> None:
 
 def _kernel(function: PrimFunction) -> PrimFunction:
     """The kernel with its extents as parameters, after its buffers, as every kernel has them."""
-    extents = tuple(
-        replace(param, is_const=True)
-        for param in (_extent_param(function, var) for var in _variables(function))
-    )
+    extents = tuple(Var(scalar(DType.i64), var.name, is_const=True) for var in _variables(function))
     return replace(function, params=(*function.params, *extents), body=_checked(function.name, function.body))
-
-
-def _extent_param(function: PrimFunction, var: DimVar):  # type: ignore[no-untyped-def]  # a Var
-    return type(function.params[0])(scalar(DType.i64), var.name)
 
 
 def _host(stmt: TirStmt, entry: PrimFunction, known: dict[str, PrimFunction]) -> TirStmt:
@@ -206,5 +199,5 @@ def _refuse(name: str, stmt: TirStmt) -> None:
         )
 
 
-def _shape(value):  # type: ignore[no-untyped-def]  # a Var or a BufferView
+def _shape(value: Expr) -> tuple[Dim, ...]:
     return value.type.shape if isinstance(value.type, TensorType) else ()
