@@ -269,7 +269,7 @@ class TileLoop:
     start: Dim
     stop: Dim
     step: Dim
-    body: tuple[TirStmt, ...]
+    body: tuple[Any, ...]
     window: tuple[Var, Dim] | None = None
 
 

@@ -118,13 +118,13 @@ class _Kept:
                 "variant is chosen at run time"
             )
         arguments = self._arguments(call, callee, flat.metadata[PARAM_PATHS])
-        levels: tuple[Topology, ...] = call.callee.topologies or node.effective_topologies() or ()
+        levels: tuple[Topology, ...] = tuple(call.callee.topologies or node.effective_topologies() or ())
         made = _bound(callee, arguments, levels, self.names)
         if not any(isinstance(stmt, MeshScope) for stmt in made.stmts()):
             assert made.body is not None
             inner = Copier(
                 caller.names,
-                f"{call.path[-1]}_",
+                f"{call.callee.name}_",
                 dict(zip((p.name for p in made.params), arguments, strict=True)),
             )
             copied = inner.block(made.body)

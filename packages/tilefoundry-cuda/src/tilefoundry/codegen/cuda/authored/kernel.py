@@ -121,6 +121,7 @@ class _Lowering:
         self._begin()
         self._stmts(body.stmts)
         for result, view in zip(body.results, spec.outputs, strict=True):
+            assert isinstance(result, Var)
             self._finish(result, view)
 
     def _begin(self) -> None:

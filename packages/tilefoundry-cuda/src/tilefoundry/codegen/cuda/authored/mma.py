@@ -105,6 +105,7 @@ def _sums(to: KernelWriter, acc: Held, groups: Dim, quads: Dim) -> tuple[Space, 
     around = tuple(entry for entry in moving[:at] if entry[1] is not None)
     rows = product(n for n, p in moving[:at] if p is None)
     columns = acc.shape[1] // (_QUADS * 2)
+    assert isinstance(columns, int), "registers are static"
     wanted = [*around, (rows, None), (_GROUPS, groups), (columns, None), (_QUADS, quads), (2, None)]
     if moving != [(n, p) for n, p in wanted if n != 1] or not isinstance(rows, int) or rows % 2:
         raise _form(to, acc)

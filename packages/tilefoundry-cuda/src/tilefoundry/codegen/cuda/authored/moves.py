@@ -171,7 +171,7 @@ def _selected(to: KernelWriter, held: Held, type_: TensorType, name: str) -> Hel
     """From a value that every instance holds whole to the part that each shall hold."""
     target = to.registers(name, type_)
     space = _space_of(target)
-    part = aligned_part(to, held, space, target.shape, target.extents, name)
+    part = aligned_part(to, held, space, target.shape, None, name)
     to.out.append(TileCopy(part, to.own_part(target, space)))
     return target
 

@@ -43,11 +43,11 @@ def aligned_part(
     held: Held,
     space: Space,
     shape: tuple[Dim, ...],
-    groups: Groups | tuple[Dim, ...],
+    groups: Groups | None,
     name: str,
 ) -> Part:
     """The elements of ``held`` that meet those of a value of ``shape`` under numpy's broadcasting."""
-    mine = result_groups(shape, space, name) if not groups or not isinstance(groups[0], tuple) else groups
+    mine: Groups = groups or result_groups(shape, space, name)
     shift = len(shape) - len(held.shape)
     axes = [None if extent == 1 else mine[axis + shift] for axis, extent in enumerate(held.shape)]
     return mapped_part(held, space, axes, f"{to.name}.{name}")

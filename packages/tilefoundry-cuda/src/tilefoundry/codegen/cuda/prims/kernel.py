@@ -315,13 +315,10 @@ class _Lowering:
 def _named(stmts: tuple[TirStmt, ...]) -> Iterator[str]:
     """Names that statements bind."""
     for stmt in walk_tir(stmts):
-        if isinstance(stmt, (Let, Allocate, For, Parallel)):
-            for attribute in ("target", "buffer", "index", "begin", "end"):
-                found: Expr | None = getattr(stmt, attribute, None)
-                if isinstance(found, Var):
-                    yield found.name
-        elif hasattr(stmt, "target") and isinstance(stmt.target, Var):
-            yield stmt.target.name
+        for attribute in ("target", "buffer", "index", "begin", "end"):
+            found: Expr | None = getattr(stmt, attribute, None)
+            if isinstance(found, Var):
+                yield found.name
 
 
 _AS_THEY_ARE = (Abort, Accumulate, Accumulator, Comment, Let, Return)
