@@ -102,7 +102,8 @@ class _Buffer:
         import torch
 
         self.memory = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-        self.view = memoryview(self.memory.numpy())
+        array: Any = self.memory.numpy()
+        self.view = memoryview(array)
         self.copied: Any = None
 
 
