@@ -31,10 +31,10 @@ def test_forms_say_where_elements_lie(shape, rng):
     if form is None:
         return
     found = set()
-    for j in range(form.count * form.groups):
+    for j in range(form.inner * form.groups):
         for x in range(form.along):
             deep = j + x * form.step
-            wide = (j % form.count) * form.near + (j // form.count) * form.far + x
+            wide = (j % form.inner) * form.near + (j // form.inner) * form.far + x
             found.add((wide, deep) if form.deep_source else (deep, wide))
     assert found == pairs
 
@@ -46,7 +46,7 @@ def test_the_forms_of_projections_are_known():
     by_tile = (rows * columns, columns, 1)
     spread = form_of((experts, rows, columns), by_tile, canonical)
     gather = form_of((experts, rows, columns), canonical, by_tile)
-    assert spread is not None and spread.deep_source and (spread.count, spread.groups) == (experts, rows)
+    assert spread is not None and spread.deep_source and (spread.inner, spread.groups) == (experts, rows)
     assert gather is not None and not gather.deep_source
     assert form_of((4, 4), (4, 1), (4, 1)) is None
 

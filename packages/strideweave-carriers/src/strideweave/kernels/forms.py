@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class Form(NamedTuple):
-    """``along`` elements x lie one after another on the *wide* side, ``count * groups`` elements j on the *deep* side.
+    """``along`` elements x lie one after another on the *wide* side, ``inner * groups`` elements j on the *deep* side.
 
-    Element (j, x) is at ``j + x * step`` on the deep side, and at ``(j % count) * near + (j // count) * far + x`` on
+    Element (j, x) is at ``j + x * step`` on the deep side, and at ``(j % inner) * near + (j // inner) * far + x`` on
     the wide side. ``deep_source`` says that the deep side is the source.
     """
 
     along: int
-    count: int
+    inner: int
     groups: int
     step: int
     near: int
@@ -52,9 +52,9 @@ def _as_deep(axes: list[tuple[int, int, int]], deep_source: bool) -> Form | None
     wide = [a for a in axes if a[2] == 1]
     if len(near) != 1 or len(wide) != 1 or near[0] is wide[0]:
         return None
-    (count, _, near_stride), (along, step, _) = near[0], wide[0]
+    (inner, _, near_stride), (along, step, _) = near[0], wide[0]
     rest = [a for a in axes if a is not near[0] and a is not wide[0]]
     if not rest:
-        return Form(along, count, 1, step, near_stride, 0, deep_source)
+        return Form(along, inner, 1, step, near_stride, 0, deep_source)
     groups, deep_stride, far = rest[0]
-    return Form(along, count, groups, step, near_stride, far, deep_source) if deep_stride == count else None
+    return Form(along, inner, groups, step, near_stride, far, deep_source) if deep_stride == inner else None

@@ -53,7 +53,7 @@ def transpose(target: torch.Tensor, source: torch.Tensor) -> bool:
     if form is None:
         return False
     kind = BITS[target.element_size()]
-    deep = form.count * form.groups
+    deep = form.inner * form.groups
     grid = (triton.cdiv(deep, TILE), triton.cdiv(form.along, TILE))
     if grid[1] > 65535:
         return False
@@ -62,7 +62,7 @@ def transpose(target: torch.Tensor, source: torch.Tensor) -> bool:
         with torch.cuda.device(target.device) if target.is_cuda else nullcontext():
             _copy[grid](
                 target.view(kind), source.view(kind), form.along, deep, form.step, form.near, form.far,
-                count=form.count, deep_source=form.deep_source, tile=TILE,
+                count=form.inner, deep_source=form.deep_source, tile=TILE,  # type: ignore[arg-type] # Triton makes constants of them
             )  # fmt: skip
     except Exception as error:
         # A missing host compiler shows here, before anything was launched.

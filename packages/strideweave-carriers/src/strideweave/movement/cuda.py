@@ -45,11 +45,15 @@ def _order_after_caller(on: Lane, device: int) -> None:
     Raises:
         RuntimeError: that stream is being captured; the copy would become part of the graph.
     """
+    import torch
+
     _refuse_capture()
     caller = current_stream(device)
     # Asking whether it has run dry takes a fraction of what an event between the streams takes.
     if not caller.query():
-        on.stream.wait_event(caller.record_event())
+        queued = torch.cuda.Event()
+        queued.record(caller)
+        on.stream.wait_event(queued)
 
 
 def _device(carrier: Carrier) -> int:
