@@ -72,3 +72,30 @@ def test_argmax_and_topk():
     cases[0][1][0][1, 4] = float("nan")
     cases[3][1][0][2, 7] = float("nan")
     compare(cases)
+
+
+def test_row_ops_on_many_narrow_and_few_wide_rows():
+    """Rows of which a thread takes several, a tail of rows included; rows wider than a block holds."""
+    narrow, wide, odd = (4301, 128), (3, 20000), (3, 20001)
+    compare(
+        [
+            case(lambda p, x: p("softmax", x), (narrow, narrow), dtypes=("bf16",)),
+            case(lambda p, x, w: p("rms_norm", x, w), (narrow, narrow), ((128,), (128,)), dtypes=("bf16",)),
+            *(case(lambda p, x: p("softmax", x), (shape, shape), dtypes=("bf16",)) for shape in (wide, odd)),
+            case(lambda p, x: p("layer_norm", x, axis=1), (wide, wide), dtypes=("f32",)),
+        ],
+        length=20001,
+    )
+
+
+def test_row_ops_over_axes_of_extent_one():
+    """A row of one element is its own sum and its own largest value."""
+    one = (5, 1)
+    compare(
+        [
+            *(case(lambda p, x, a=axis: p("softmax", x, axis=a), (one, one)) for axis in (0, 1)),
+            case(lambda p, x: p("layer_norm", x, axis=1), (one, one)),
+            case(lambda p, x, w: p("rms_norm", x, w), (one, one), ((1,), (1,))),
+        ],
+        length=5,
+    )

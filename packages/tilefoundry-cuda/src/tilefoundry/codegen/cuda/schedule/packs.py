@@ -167,6 +167,8 @@ def _is_softmax_sum(plan: Plan, atom: Atom) -> bool:
         return call if call.op.name == op and (kind is None or call.attr("kind") is kind) else None
 
     total = made(atom, "reduce", ReduceKind.SUM)
+    if isinstance(atom, Var) and total is not None and not plan.is_reduction(atom.name):
+        return False  # over axes of extent 1: an element's own value, not its row's
     weight = made(total.args[0], "exp") if total else None
     shifted = made(weight.args[0], "sub") if weight else None
     top = made(shifted.args[1], "reduce", ReduceKind.MAX) if shifted else None
