@@ -37,6 +37,8 @@ def exact_float(value: float, dtype: str) -> float:
     if isinstance(value, float) and isinf(value):
         return beyond
     size = abs(Fraction(value))
+    if dtype == "f8e8m0" and Fraction(2) ** -127 < size < Fraction(2) ** -126:
+        return 2.0**-126  # as ml_dtypes has it
     exponent = size.numerator.bit_length() - size.denominator.bit_length() - 1
     exponent += size >= Fraction(2) ** (exponent + 1)
     quantum = Fraction(2) ** (max(exponent, least) - bits + 1)

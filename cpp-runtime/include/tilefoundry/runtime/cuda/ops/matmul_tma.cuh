@@ -40,7 +40,10 @@ struct TmaTier {
   static_assert(TmaTile<128>::stages * TmaTile<128>::stage_bytes <= stages_bytes, "the narrow tile needs no more");
   /// Sums on their way to neighbouring threads: 16 rows by 64 per warp, rows apart by an odd number of pieces.
   static constexpr int turn_pitch = 68, turn_bytes = 16 * turn_pitch * 4;
-  static constexpr int bytes = stages_bytes + warps * turn_bytes + 128;
+  /// The maps are built in memory of their own, then come the barriers.
+  static constexpr int maps_at = stages_bytes + warps * turn_bytes, barriers_at = maps_at + 2 * 128;
+  static constexpr int bytes = barriers_at + 128;
+  static_assert(maps_at % 128 == 0 && bytes <= 227 * 1024, "ops::matmul: the tier's memory exceeds a block's");
   static constexpr int group_rows = 8;
 
   using Fallback = WgmmaTier<S, Threads>;
@@ -152,8 +155,7 @@ struct TmaTier {
     int place = 0;
     if (lane == 0) place = places.claim(static_cast<int>(blockIdx.x));
     place = __shfl_sync(0xffffffffu, place, 0);
-    // Nothing has arrived yet: the first stage serves as scratch.
-    auto* const scratch = reinterpret_cast<tensor_map*>(smem + stages_bytes);
+    auto* const scratch = reinterpret_cast<tensor_map*>(smem + maps_at);
     const tensor_map_spec sa = spec_of<skip>(a, oa, bm), sb = spec_of<skip>(b, ob, BN / 2);
     tensor_map* const maps = places.maps[place];
     make_tensor_map(maps[0], scratch[0], sa);
@@ -264,7 +266,7 @@ struct TmaTier {
     using OA = decltype(operand_of<0, 1>(a, 0));
     using OB = decltype(operand_of<1, 0>(b, 0));
     using Ring = ring<TmaTile<BN>::stages>;
-    Ring pipe{*reinterpret_cast<typename Ring::storage*>(smem + stages_bytes + warps * turn_bytes)};
+    Ring pipe{*reinterpret_cast<typename Ring::storage*>(smem + barriers_at)};
     const int thread = static_cast<int>(threadIdx.x);
     const Pair pair = Pair::mine();
     if (thread == 0) {

@@ -102,8 +102,9 @@ def _encode_e8m0(single: Any) -> Any:
 
     bits = single.view(torch.int32)
     exponent, fraction = (bits >> 23) & 255, bits & 0x7FFFFF
-    # Halfway to the next power of two: one and a half, in normal numbers and in subnormal ones.
-    up = fraction >= torch.where(exponent == 0, 0x600000, 0x400000)
+    # Halfway to the next power of two and above goes up; between the two smallest powers everything does, as in
+    # ml_dtypes and in torch.
+    up = fraction >= torch.where(exponent == 0, 0x400001, 0x400000)
     code = torch.where(single > 0, exponent + up.int(), 255).clamp(max=255)
     code = torch.where(single.isfinite(), code, 255)
     return code.to(torch.uint8).view(torch_dtype(DType.f8e8m0))

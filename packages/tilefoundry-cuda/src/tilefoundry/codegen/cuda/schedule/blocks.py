@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilefoundry.codegen.cpu.schedule.scope import as_index, index_var
-from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.passes import Names
-from tilefoundry.ir.tir import Apply, For, Let, MeshScope, TirStmt, Verbatim
+from tilefoundry.ir.tir import Apply, Let, MeshScope, TirStmt, Verbatim
 from tilefoundry.ir.types import Dim, DimVar, DType, ceildiv, scalar
 from tilefoundry.ir.types.shard import Layout, Mesh, Topology
 
@@ -44,27 +43,18 @@ class Block:
         names: gives out names.
         items: number of rows.
         rows, lanes: extents of a block.
-        turns: rows that every thread takes one after the other.
     """
 
     names: Names
     items: Dim
     rows: int
     lanes: int
-    turns: int = 1
-    turn: Var = None  # type: ignore[assignment]  # set below
     item: Var = None  # type: ignore[assignment]  # set below
     lane: Var = None  # type: ignore[assignment]  # set below
     live: Var | None = None
 
     def __post_init__(self) -> None:
         self.item, self.lane = index_var(self.names.fresh("item")), index_var(self.names.fresh("lane"))
-        self.turn = index_var(self.names.fresh("turn"))
-
-    @property
-    def held(self) -> int:
-        """Rows of a block."""
-        return self.rows * self.turns
 
     def opening(self) -> list[TirStmt]:
         """Statements that name the calling thread's row and lane. Beyond the last row a thread reads the last
@@ -73,9 +63,7 @@ class Block:
         own = index_var(self.names.fresh("own_item")) if self._ragged() else self.item
         lane = "0" if self.lanes == 1 else f"{thread} % {self.lanes}"
         row = f"{thread} / {self.lanes}" if self.lanes > 1 else thread
-        place = f"index_t({block})" if self.held == 1 else f"index_t({block}) * {self.held}"
-        place += "" if self.rows == 1 else f" + {row}"
-        place += "" if self.turns == 1 else f" + {mangle(self.turn.name)} * {self.rows}"
+        place = f"index_t({block})" if self.rows == 1 else f"index_t({block}) * {self.rows} + {row}"
         out: list[TirStmt] = [index_let(self.lane.name, lane), index_let(own.name, place)]
         if self._ragged():
             boolean = scalar(DType.bool_)
@@ -89,13 +77,9 @@ class Block:
 
     def scope(self, body: list[TirStmt]) -> MeshScope:
         """The statements under the kernel's mesh."""
-        return MeshScope("m", kernel_mesh(ceildiv(self.items, self.held), self.rows, self.lanes), tuple(body))
-
-    def each(self, stmts: list[TirStmt]) -> list[TirStmt]:
-        """``stmts``, which start with the opening, once per turn."""
-        return stmts if self.turns == 1 else [For(self.turn, 0, self.turns, tuple(stmts), "vector")]
+        return MeshScope("m", kernel_mesh(ceildiv(self.items, self.rows), self.rows, self.lanes), tuple(body))
 
     def _ragged(self) -> bool:
-        if self.held == 1:
+        if self.rows == 1:
             return False
-        return not (isinstance(self.items, int) and self.items % self.held == 0)
+        return not (isinstance(self.items, int) and self.items % self.rows == 0)

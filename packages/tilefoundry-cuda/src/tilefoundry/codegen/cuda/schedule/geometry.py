@@ -14,6 +14,14 @@ MOST_THREADS = 1024
 _ACCESS_BYTES = 16
 _PACKS = 4
 _KEPT = 64
+_NARROW = 32
+"""Packs of a row that one warp or less takes, a pack per thread."""
+
+_WIDE = 2048
+"""A row of more packs than these is read once per pass, the first time from memory and then from the caches: that was
+faster than holding it in registers, of which two blocks would then need more than there are."""
+
+_MANY_THREADS = 512
 _PROCESSORS = 132
 
 
@@ -27,14 +35,12 @@ class Geometry:
         width: elements that move together.
         elements: elements that one thread takes of a row, a multiple of ``width``; None where only the call
             knows.
-        turns: rows that a thread takes part in, one after the other; their loads are under way together.
     """
 
     threads: int
     rows: int
     width: int
     elements: int | None
-    turns: int = 1
 
     @property
     def tile(self) -> int:
@@ -59,9 +65,20 @@ def reduced_geometry(extent: Dim, rows: Dim, width: int) -> Geometry:
         threads = 32 if most <= 512 else 128 if most <= 4096 else BLOCK
         return Geometry(threads, _rows_per_block(threads, rows), width, None)
     packs = max(-(-extent // width), 1)
-    threads = _power_of_two(-(-packs // (_PACKS if width > 1 else 8)))
-    elements = -(-packs // threads) * width
-    return Geometry(threads, _rows_per_block(threads, rows), width, elements if elements <= _KEPT else None)
+    if width == 1:
+        threads = _power_of_two(-(-packs // 8))
+        elements = -(-packs // threads)
+        return Geometry(threads, _rows_per_block(threads, rows), 1, elements if elements <= _KEPT else None)
+    if packs > _WIDE:
+        return Geometry(MOST_THREADS, 1, width, None)
+    threads, pieces = (_power_of_two(packs), 1) if packs <= _NARROW else _shared(packs)
+    return Geometry(threads, _rows_per_block(threads, rows), width, pieces * width)
+
+
+def _shared(packs: int) -> tuple[int, int]:
+    """(threads, packs of each) for a row: whole warps, few idle places, then few packs each."""
+    choices = [(-(-packs // (32 * pieces)) * 32, pieces) for pieces in (2, 3, 4)]
+    return min(choices, key=lambda choice: (choice[0] * choice[1], choice[0] > _MANY_THREADS))
 
 
 def streaming_geometry(extent: Dim, rows: Dim, width: int) -> Geometry:

@@ -110,7 +110,9 @@ class PackScope(Scope):
         if call.op.name == "div" and _is_softmax_sum(self.plan, call.args[1]):
             weight, total = (self._operand(atom.name, i) for i in range(2))
             home = self.parent
-            if home is not None and isinstance(total, Var) and total.type == weight.type:
+            # Over one element the sum is the element itself, which the row does not have at hand.
+            inner = any(isinstance(stmt, Let) and stmt.target == total for stmt in self.stmts)
+            if home is not None and not inner and isinstance(total, Var) and total.type == weight.type:
                 key = (total.name, "reciprocal")
                 one = Constant(total.type, 1.0)
                 inverse = home.find(key) or home.keep(

@@ -61,7 +61,7 @@ def _reduced(
     items = product(loop.extent for loop in outer)
     last = inner[-1]
     geometry = reduced_geometry(last.extent, items, _width(plan, last.axis, last.extent))
-    block = Block(names, items, geometry.rows, geometry.threads, geometry.turns)
+    block = Block(names, items, geometry.rows, geometry.threads)
 
     def written(own: Geometry) -> tuple[_Passes, list[TirStmt]]:
         row = Scope(plan, names, {}, faults=faults)
@@ -71,7 +71,7 @@ def _reduced(
         row.stmts.extend(lets)
         passes = _Passes(plan, row, block, own, inner, (0, last.extent))
         passes.write()
-        return passes, block.each(row.stmts)
+        return passes, row.stmts
 
     passes, stmts = written(geometry)
     if geometry.elements is None:

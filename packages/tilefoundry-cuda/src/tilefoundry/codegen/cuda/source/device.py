@@ -17,7 +17,14 @@ from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.tir import Accumulator, Evaluate, PrimFunction
 from tilefoundry.ir.types import DType, TensorType
 
-__all__ = ["device_source", "emit_kernel", "symbol_of", "takes_dynamic_shared", "takes_turns", "used_features"]
+__all__ = [
+    "device_source",
+    "emit_kernel",
+    "symbol_of",
+    "takes_dynamic_shared",
+    "takes_turns",
+    "used_features",
+]
 
 
 def symbol_of(name: str) -> str:
