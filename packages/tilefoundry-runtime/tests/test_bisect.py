@@ -122,6 +122,9 @@ def test_results_of_another_form_are_the_difference():
             (torch.ones(2).double(), torch.ones(3)),
             r"output[0] is torch.float64[2], expected torch.float32[2]",
         ),
+        ((None, torch.ones(3)), "output[0] is a NoneType, expected a Tensor"),
+        ((torch.ones(2), 3.0), "output[1] is a float, expected a Tensor"),
+        ((torch.ones(2), (torch.ones(3),)), "output[1] is a tuple, expected a Tensor"),
         (want, None),
     ):
         assert _difference("output", have, want, [MaxAbs(0)]) == message

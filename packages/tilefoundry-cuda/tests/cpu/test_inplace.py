@@ -13,6 +13,7 @@ from tilefoundry import CudaTarget, func, jit, lower
 from tilefoundry.codegen.cpu.inplace import INPLACE
 from tilefoundry.dsl import DimVar, DimVarRangePat, Tensor, tf
 from tilefoundry.evaluator import evaluate
+from tilefoundry.ir.errors import EvaluationError
 from tilefoundry.target import CpuTarget
 
 TARGETS = [CpuTarget(), CudaTarget("nvidia.h200_sxm")]
@@ -217,3 +218,45 @@ def _as_file(script: str) -> str:
         f"path = pathlib.Path(tempfile.mkdtemp()) / 'script.py'\npath.write_text({text!r})\n"
         "runpy.run_path(str(path), run_name='__main__')\n"
     )
+
+
+FAR = [2**63 - 1, 2**63 - 2, -(2**63), -1, 10]
+
+
+@func
+def put(x: Tensor[(L, 6), "f32"], u: Tensor[(2, 3), "f32"], at: Tensor[(), "i64"]) -> Tensor[(L, 6), "f32"]:
+    return tf.insert_slice(x, u, (at, 2))
+
+
+@func
+def keep(
+    cache: Tensor[(2, L, 3, 4), "f32"],
+    pos: Tensor[(), "i64"],
+    s: Tensor[(), "i64"],
+    new: Tensor[(2, 2, 3, 4), "f32"],
+) -> Tensor[(2, L, 3, 4), "f32"]:
+    return tf.cache_update(cache, pos, s, new)
+
+
+@func
+def cut(x: Tensor[(L, 6), "f32"], at: Tensor[(), "i64"]) -> Tensor[(2, 6), "f32"]:
+    return tf.slice(x, at, starts=(None, 0), sizes=(2, 6))
+
+
+@pytest.mark.parametrize("start", FAR)
+@pytest.mark.spec("inplace.otherwise")
+def test_a_start_whose_window_wraps_is_refused_and_writes_nothing(start):
+    at, rows_of_six = torch.tensor(start), torch.randn(9, 6)
+    for program, x, rest in (
+        (put, rows_of_six, (torch.zeros(2, 3),)),
+        (keep, torch.randn(2, 9, 3, 4), (torch.tensor(2), torch.zeros(2, 2, 3, 4))),
+        (cut, rows_of_six, ()),
+    ):
+        before = x.clone()
+        args = (x, *rest, at) if program is put else (x, at, *rest)
+        with pytest.raises(EvaluationError):
+            evaluate(program, *args)
+        compiled = jit(program, target="cpu")
+        with pytest.raises(ValueError, match="leaves its"):
+            compiled(*args, *((x,) if compiled.type.inplace else ()))
+        assert torch.equal(x, before)

@@ -89,6 +89,8 @@ def _difference(path: str, have: Any, want: Any, bounds: Sequence[Predicate]) ->
             _difference(f"{path}[{i}]", h, w, bounds) for i, (h, w) in enumerate(zip(have, want, strict=True))
         )
         return next((part for part in parts if part), None)
+    if not isinstance(have, type(want)):
+        return f"{path} is a {type(have).__name__}, expected a {type(want).__name__}"
     if have.shape != want.shape or have.dtype is not want.dtype:
         return f"{path} is {have.dtype}{list(have.shape)}, expected {want.dtype}{list(want.shape)}"
     exact = is_exact_dtype(want)

@@ -183,7 +183,8 @@ def abort_where_outside(op: str, start: Dim, size: Dim, extent: Dim, axis: int) 
     if isinstance(start, int) and bounds(extent - size - start)[0] >= 0:
         return ()
     low = _compare("cmp_lt", as_index(start), as_index(0))
-    high = _compare("cmp_gt", as_index(start + size), as_index(extent))
+    # The size is known to be small; the start may be any value, and a sum with it may wrap.
+    high = _compare("cmp_gt", as_index(start), as_index(extent - size))
     message = f"tf.{op}: the window of axis {axis} leaves its extent"
     return (Abort(_compare("logical_or", low, high), "ValueError", message),)
 
