@@ -1,4 +1,5 @@
 // Every kind of barrier under stress: neighbours read what the others wrote before the barrier, round after round.
+// Levels without a static shape, too: this program specialises none.
 #include <cooperative_groups.h>
 #include <tilefoundry/runtime.h>
 
@@ -103,8 +104,35 @@ void grid_cases() {
   harness::expect(errors.host()[0] == 0, "grid barrier over the wrap of the round number");
 }
 
+/// What each block sees of levels whose extents only the launch states.
+__global__ void levels(int* out) {
+  if (threadIdx.x != blockDim.x - 1) return;
+  int* mine = out + 6 * blockIdx.x;
+  mine[0] = program_id<TopologyScope::cta>(), mine[1] = program_id<TopologyScope::thread>();
+  mine[2] = program_dim<TopologyScope::cta>(), mine[3] = program_dim<TopologyScope::thread>();
+  mine[4] = cute::get<0>(program_shape<TopologyScope::cta>());
+  mine[5] = cute::get<0>(program_shape<TopologyScope::thread>());
+}
+
+void level_cases() {
+  for (int blocks : {1, 3, 1025})
+    for (int threads : {1, 33, 1024}) {
+      Buffer<int> out(6 * blocks);
+      levels<<<blocks, threads>>>(out.data());
+      CHECK_CUDA(cudaGetLastError());
+      auto got = out.host();
+      bool right = true;
+      for (int b = 0; b < blocks; ++b) {
+        const int want[6] = {b, threads - 1, blocks, threads, blocks, threads};
+        for (int i = 0; i < 6; ++i) right = right && got[6 * b + i] == want[i];
+      }
+      harness::expect(right && out.guards_intact(), "levels of a launch of " + std::to_string(blocks) + " blocks");
+    }
+}
+
 int main() {
   using K = ops::SyncKind;
+  level_cases();
   check_block<K::cta, 0, 0, 0, 0>("cta, 32 threads", 32);
   check_block<K::cta, 0, 0, 0, 0>("cta, 1000 threads", 1000);
   check_block<K::warp, 0, 0, 0, 0>("warp", 32);

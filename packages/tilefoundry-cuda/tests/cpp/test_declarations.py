@@ -136,3 +136,42 @@ def test_both_targets_have_one_vocabulary(nvrtc, cpu_gxx):
         f"#include <tilefoundry/runtime.h>\n{uses}\n{kernel}", "sm_80", "-DTILEFOUNDRY_TARGET_CUDA"
     )
     assert device.ok, device.log
+
+
+FACTORED = """
+#include <tilefoundry/runtime.h>
+namespace tf = tilefoundry;
+template <int... N> using Flat = cute::Layout<cute::tuple<cute::Int<N>...>>;
+using Mesh = tf::Mesh<Flat<1>, tf::TopologyScope::thread>;
+template <class Canonical> using SL = tf::ShardLayout<Canonical, cute::tuple<tf::shard::B>, Mesh>;
+template <class Logical, class Canonical, int... Axis>
+constexpr bool maps() {
+  constexpr tf::ops::reduce_impl::AxisMap<Logical, SL<Canonical>> map{};
+  constexpr int want[] = {Axis...};
+  for (int k = 0; k < int(sizeof...(Axis)); ++k)
+    if (map.axis[k] != want[k]) return false;
+  return map.factors;
+}
+template <class Logical, class Canonical>
+constexpr bool refused() { return !tf::ops::reduce_impl::AxisMap<Logical, SL<Canonical>>{}.factors; }
+static_assert(maps<Flat<12, 5>, Flat<12, 5>, 0, 1>());
+static_assert(maps<Flat<2, 1536>, Flat<2, 4, 3, 32, 4>, 0, 1, 1, 1, 1>());
+// As many axes on both sides says nothing about which factors which.
+static_assert(maps<Flat<12, 1>, Flat<3, 4>, 0, 0>());
+static_assert(maps<Flat<1, 12>, Flat<3, 4>, 1, 1>());
+static_assert(maps<Flat<6, 4, 1>, Flat<2, 3, 4>, 0, 0, 1>());
+static_assert(refused<Flat<4, 6>, Flat<6, 4>>() && refused<Flat<2, 12>, Flat<6, 4>>());
+// Neither may hold more than the other.
+static_assert(refused<Flat<3, 4>, Flat<3>>() && refused<Flat<4, 4>, Flat<4, 2>>() && refused<Flat<3>, Flat<3, 4>>());
+// Extents known at run time only stand for equal ones where the ranks agree.
+using Dynamic = cute::Layout<cute::tuple<int, cute::Int<4>>>;
+static_assert(maps<Dynamic, Dynamic, 0, 1>() && maps<Flat<7, 4>, Dynamic, 0, 1>());
+static_assert(refused<Flat<7, 2, 2>, Dynamic>() && refused<Flat<7, 2>, Dynamic>());
+extern "C" __global__ void kernel() {}
+"""
+
+
+def test_canonical_axes_belong_to_logical_ones(nvrtc):
+    """Oracle: factorings from left to right, worked out by hand."""
+    built = nvrtc(FACTORED, "sm_80", "-DTILEFOUNDRY_TARGET_CUDA", "-DTILEFOUNDRY_USE_REDUCE")
+    assert built.ok, built.log

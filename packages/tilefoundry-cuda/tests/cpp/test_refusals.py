@@ -84,6 +84,53 @@ REFUSED = {
         "auto u = sharded(Ints<4, 32, 2>{}, cute::tuple<shard::S<0>, shard::B>{}); tilefoundry::copy(t, u);",
         "copy through a plain tensor with a barrier",
     ),
+    "copy between meshes that number instances differently": (
+        "auto t = sharded(Ints<4, 32, 2>{}, cute::tuple<shard::S<0>, shard::S<1>>{});"
+        "auto part = [&](auto step) {"
+        " auto grid = cute::make_layout(Ints<4, 2, 16>{}, step);"
+        " auto mesh = make_mesh<TopologyScope::cta, TopologyScope::thread>(grid);"
+        " auto layout = cute::make_layout(Ints<4, 2, 16, 2>{}, cute::LayoutRight{});"
+        " auto attrs = cute::tuple<shard::S<0>, shard::S<1>, shard::S<2>>{};"
+        " return make_shard_tensor(t.engine, layout, make_shard_layout(layout, attrs, mesh)); };"
+        "auto a = part(Ints<32, 16, 1>{}); auto b = part(Ints<32, 1, 2>{}); tilefoundry::copy(a, b);",
+        "copy through a plain tensor with a barrier",
+    ),
+    "copy between factorings with another order of elements": (
+        "auto t = sharded(Ints<4, 32, 6>{}, cute::tuple<shard::S<0>, shard::S<1>>{});"
+        "auto u = sharded(Ints<4, 32, 2, 3>{}, cute::tuple<shard::S<0>, shard::S<1>>{}); tilefoundry::copy(t, u);",
+        "copy through a plain tensor with a barrier",
+    ),
+    "mesh without a level": (
+        "Mesh<cute::Layout<cute::Int<4>>> m{}; (void)m;",
+        "Mesh: name at least one topology level",
+    ),
+    "mesh of something else than a layout": (
+        "Mesh<int, TopologyScope::cta> m{}; (void)m;",
+        "Mesh: the first argument must be a cute layout",
+    ),
+    "shape of the sentinel": (
+        "program_shape<TopologyScope::scope_count>();",
+        "program_shape: scope_count is a sentinel",
+    ),
+    "neither tensor nor pointer": (
+        "make_shard_tensor(1.0f, 0, sharded(Ints<4, 32>{}, cute::tuple<shard::S<0>, shard::S<1>>{}).shard_layout);",
+        "the first argument must be a cute tensor or view",
+    ),
+    "copy from a raw pointer": (
+        "auto t = sharded(Ints<4, 32, 2>{}, cute::tuple<shard::S<0>, shard::S<1>>{});"
+        "float* p = storage; tilefoundry::copy(p, t);",
+        "wrap a raw pointer first",
+    ),
+    "copy to a raw pointer": (
+        "auto t = sharded(Ints<4, 32, 2>{}, cute::tuple<shard::S<0>, shard::S<1>>{});"
+        "float* p = storage; tilefoundry::copy(t, p);",
+        "wrap a raw pointer first",
+    ),
+    "plain copy of another size": (
+        "auto a = cute::make_tensor<float>(cute::Int<2>{}); auto b = cute::make_tensor<float>(cute::Int<3>{});"
+        "tilefoundry::copy(a, b);",
+        "hold different numbers of elements",
+    ),
 }
 
 
@@ -98,7 +145,10 @@ def test_refused_on_the_host(name: str, cuda_gxx):
 
 def test_the_prelude_itself_compiles(cuda_gxx):
     """Otherwise every refusal above would pass for the wrong reason."""
-    fine = "auto t = sharded(Ints<4, 32>{}, cute::tuple<shard::S<0>, shard::S<1>>{}); local(t);"
+    fine = (
+        "auto t = sharded(Ints<4, 32, 6>{}, cute::tuple<shard::S<0>, shard::S<1>>{}); local(t);"
+        "auto u = sharded(Ints<4, 32, 6>{}, cute::tuple<shard::S<0>, shard::S<1>>{}); tilefoundry::copy(t, u);"
+    )
     built = cuda_gxx(f"{PRELUDE}int main() {{ {fine} }}\n", "-O0")
     assert built.ok, built.log
 
@@ -195,6 +245,36 @@ DEVICE_REFUSED = {
         "a named barrier takes whole warps",
     ),
     "hardware barrier 0": ("ops::sync<ops::SyncKind::named, 0, 32, 0, 0>();", "BarId must be 1 to 15"),
+    "lanes without a mask": ("ops::sync<ops::SyncKind::lanes>();", "lanes needs a mask"),
+    "lanes from within a warp": (
+        "ops::sync<ops::SyncKind::lanes, 8, 0, 0xffu>();",
+        "Base must be a multiple of 32",
+    ),
+    "asynchronous copy to another type": (
+        "auto d = cute::make_tensor<double>(cute::Int<2>{}); ops::copy_async(src, d);",
+        "ops::copy_async: source and destination hold different element types",
+    ),
+    "asynchronous copy of another size": (
+        "__shared__ float memory[3];"
+        "auto d = cute::make_tensor(cute::make_smem_ptr(memory), cute::Layout<cute::Int<3>>{});"
+        "ops::copy_async(src, d);",
+        "ops::copy_async: source and destination hold different numbers of elements",
+    ),
+    "copy_n to another type": (
+        "auto d = cute::make_tensor<double>(cute::Int<2>{}); ops::copy_n(src, d, 1);",
+        "ops::copy_n: source and destination hold different element types",
+    ),
+    "integer mean into an integer": (
+        "int x[2] = {}; auto i = cute::make_tensor(&x[0], cute::Layout<cute::Int<2>>{});"
+        "auto o = cute::make_tensor<int>(cute::Int<1>{}); ops::reduce<ops::mean_op, ops::axes<0>>(i, o);",
+        "the mean of integers is not an integer",
+    ),
+    "canonical shape that does not factor the logical one": (
+        "auto logical = cute::make_layout(Ints<8, 64>{});"
+        "auto odd = make_shard_tensor(as_gmem(p, layout), logical, src.shard_layout);"
+        "ops::reduce<ops::sum_op, ops::axes<1>>(odd, one);",
+        "does not factor the logical one",
+    ),
     "operands of different sizes": (
         "auto three = cute::make_tensor<float>(cute::Int<3>{}); ops::unary(ops::relu_op{}, dst, three);",
         "different numbers of elements",
@@ -205,7 +285,7 @@ DEVICE_REFUSED = {
 @pytest.mark.parametrize("name", DEVICE_REFUSED)
 def test_refused_on_the_device(name: str, nvrtc):
     body, sentence = DEVICE_REFUSED[name]
-    features = [f"-DTILEFOUNDRY_USE_{f}" for f in ("ELEMENTWISE", "REDUCE", "SYNC")]
+    features = [f"-DTILEFOUNDRY_USE_{f}" for f in ("ELEMENTWISE", "REDUCE", "SYNC", "ASYNC")]
     built = nvrtc(DEVICE.format(body=body), "sm_80", "-DTILEFOUNDRY_TARGET_CUDA", *features)
     assert not built.ok
     assert sentence in built.log

@@ -152,11 +152,49 @@ CUTE_HOST_DEVICE void copy(cute::Tensor<SrcEngine, SrcLayout> const& src, cute::
   detail::copy_views(detail::plain_view(src), detail::plain_view(dst));
 }
 
+namespace detail {
+
+/// Step along an axis, 0 where its extent is 1 and the stride addresses nothing.
+struct MovingStep {
+  template <class Extent, class Step>
+  CUTE_HOST_DEVICE constexpr auto operator()(Extent const&, Step const& step) const {
+    if constexpr (cute::is_constant<1, Extent>::value) {
+      return cute::Int<0>{};
+    } else {
+      return step;
+    }
+  }
+};
+
+template <class Layout>
+CUTE_HOST_DEVICE constexpr auto moving_strides(Layout const& layout) {
+  return cute::transform(cute::flatten(cute::wrap(layout.shape())), cute::flatten(cute::wrap(layout.stride())), MovingStep{});
+}
+
+/// Whether meshes of two types can number their instances alike.
+template <class A, class B>
+inline constexpr bool meshes_agree = false;
+template <class A, class B, TopologyScope... Topos>
+inline constexpr bool meshes_agree<Mesh<A, Topos...>, Mesh<B, Topos...>> =
+    may_equal<shape_of_t<A>, shape_of_t<B>>() &&
+    may_equal<decltype(moving_strides(stdx::declval<A const&>())), decltype(moving_strides(stdx::declval<B const&>()))>();
+
+/// Whether two shardings can give each instance the same elements in the same order.
+template <class SL, class TL>
+CUTE_HOST_DEVICE constexpr bool ownerships_agree() {
+  return stdx::is_same_v<typename SL::attrs_type, typename TL::attrs_type> &&
+         meshes_agree<typename SL::mesh_type, typename TL::mesh_type> &&
+         may_equal<shape_of_t<typename SL::layout_type>, shape_of_t<typename TL::layout_type>>();
+}
+
+}  // namespace detail
+
 /// Copy between two shardings of one value in which each instance owns the same part (memory space and strides may
-/// differ). Changing the ownership goes through a plain tensor and a barrier.
+/// differ): equal attributes, meshes and canonical shapes. Changing the ownership goes through a plain tensor and a
+/// barrier.
 template <class T, class GL, class SL, class U, class HL, class TL>
 CUTE_HOST_DEVICE void copy(ShardTensor<T, GL, SL> const& src, ShardTensor<U, HL, TL>& dst) {
-  static_assert(stdx::is_same_v<typename SL::attrs_type, typename TL::attrs_type>,
+  static_assert(detail::ownerships_agree<SL, TL>(),
                 "tilefoundry::copy: the two shardings give instances different parts; copy through a plain tensor "
                 "with a barrier in between");
   detail::copy_views(local(src), local(dst));

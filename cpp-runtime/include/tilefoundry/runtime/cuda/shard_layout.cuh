@@ -49,6 +49,36 @@ struct is_shard_layout<ShardLayout<L, A, M>> : cute::true_type {};
 
 namespace detail {
 
+template <class A, class B>
+CUTE_HOST_DEVICE constexpr bool may_equal();
+
+template <class A, class B, int... I>
+CUTE_HOST_DEVICE constexpr bool modes_may_equal(cute::seq<I...>) {
+  return (may_equal<cute::tuple_element_t<I, A>, cute::tuple_element_t<I, B>>() && ... && true);
+}
+
+/// Whether two shapes or strides of these types can be equal: same profile, and equal where both are static.
+template <class A, class B>
+CUTE_HOST_DEVICE constexpr bool may_equal() {
+  if constexpr (cute::is_tuple<A>::value && cute::is_tuple<B>::value) {
+    if constexpr (cute::tuple_size<A>::value == cute::tuple_size<B>::value) {
+      return modes_may_equal<A, B>(cute::make_seq<cute::tuple_size<A>::value>{});
+    } else {
+      return false;
+    }
+  } else if constexpr (cute::is_tuple<A>::value || cute::is_tuple<B>::value) {
+    return false;
+  } else if constexpr (cute::is_static<A>::value && cute::is_static<B>::value) {
+    return A::value == B::value;
+  } else {
+    return true;
+  }
+}
+
+/// Shape of a layout type, as a tuple.
+template <class Layout>
+using shape_of_t = stdx::remove_cvref_t<decltype(cute::wrap(stdx::declval<Layout const&>().shape()))>;
+
 /// Compile-time facts about a ShardLayout type; instantiating it checks what is static.
 template <class SL>
 struct ShardFacts {

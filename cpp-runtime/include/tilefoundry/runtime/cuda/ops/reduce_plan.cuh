@@ -78,6 +78,17 @@ CUTE_HOST_DEVICE constexpr long long static_extent(int mode) {
   return extent[mode];
 }
 
+/// Whether two layouts have the same flat shape as far as types tell: extents known at run time only count as equal.
+template <class A, class B>
+CUTE_HOST_DEVICE constexpr bool same_extents() {
+  if (A::rank != B::rank) return false;
+  for (int k = 0; k < A::rank; ++k) {
+    const long long a = static_extent<A>(k), b = static_extent<B>(k);
+    if (a >= 0 && b >= 0 && a != b) return false;
+  }
+  return true;
+}
+
 /// Canonical axis -> logical axis. Canonical axes factor the logical ones from left to right.
 template <class GL, class SL>
 struct AxisMap {
@@ -87,19 +98,27 @@ struct AxisMap {
   bool factors;
 
   CUTE_HOST_DEVICE constexpr AxisMap() : axis{}, factors(true) {
-    if constexpr (canonical == logical) {
+    if constexpr (core::may_equal<core::shape_of_t<GL>, core::shape_of_t<typename SL::layout_type>>()) {
       for (int k = 0; k < canonical; ++k) axis[k] = k;
     } else {
       int at = 0;
       long long product = 1;
       for (int k = 0; k < canonical; ++k) {
         const long long extent = static_extent<typename SL::layout_type>(k);
-        while (at + 1 < logical && product == static_extent<GL>(at)) ++at, product = 1;
+        pass_full(at, product);
         axis[k] = at;
         product = extent < 0 ? -1 : product * extent;
         factors = factors && product > 0 && static_extent<GL>(at) > 0 && static_extent<GL>(at) % product == 0;
       }
+      pass_full(at, product);
+      factors = factors && at + 1 == logical && product == static_extent<GL>(at);
     }
+  }
+
+ private:
+  /// On to the next logical axis that the canonical axes so far leave room in.
+  static CUTE_HOST_DEVICE constexpr void pass_full(int& at, long long& product) {
+    while (at + 1 < logical && product == static_extent<GL>(at)) ++at, product = 1;
   }
 };
 
