@@ -46,7 +46,7 @@ double round_to(Format f, double x) {
 /// Nearest power of two from 2^-127 to 2^127, ties up; NaN for what is not positive or lies above. Between the two
 /// smallest powers everything goes up, as in ml_dtypes, which looks at the bits below float's normal numbers.
 double round_to_power(double x) {
-  if (!(x > 0)) return NAN;
+  if (!(x > 0) || std::isinf(x)) return NAN;
   if (x > std::ldexp(1.0, -127) && x < std::ldexp(1.0, -126)) return std::ldexp(1.0, -126);
   int exponent;
   const double mantissa = std::frexp(x, &exponent);  // in [0.5, 1)
