@@ -50,7 +50,18 @@ def emulate(program: Any) -> Any:
         list(pool.map(lambda name: _object(root, name), ["entry", *texts]))
     library = root / "library.so"
     objects = [str(root / f"{name}.o") for name in ("entry", *texts)]
-    _run([find_cxx().path, "-shared", "-o", str(library), *objects, f"-L{find_ffi().library}", "-ltvm_ffi", "-pthread"])
+    _run(
+        [
+            find_cxx().path,
+            "-shared",
+            "-o",
+            str(library),
+            *objects,
+            f"-L{find_ffi().library}",
+            "-ltvm_ffi",
+            "-pthread",
+        ]
+    )
     return load_linked_module(LinkedModule(str(library), linkable.source, linkable.entry, "cpu"))
 
 
@@ -80,10 +91,13 @@ def _wrapper(kernel: PrimFunction) -> str:
 
 def _dispatcher(linkable: Any) -> str:
     names = [symbol_of(kernel.name) for kernel in linkable.parts.kernels]
-    declared = "".join(f'extern "C" void run_{n}(void**, unsigned, unsigned, bool, std::string*);\n' for n in names)
+    declared = "".join(
+        f'extern "C" void run_{n}(void**, unsigned, unsigned, bool, std::string*);\n' for n in names
+    )
     cases = "".join(f'  if (name == "{n}") run_{n}(args, grid, threads, meet, &error);\n' for n in names)
     return (
-        f"{declared}std::string emulated_launch(const char* symbol, void** args, unsigned grid, unsigned threads, bool meet) {{\n"
+        f"{declared}std::string emulated_launch(const char* symbol, void** args, unsigned grid, "
+        "unsigned threads, bool meet) {\n"
         f"  std::string error, name = symbol;\n{cases}  return error;\n}}\n"
     )
 

@@ -53,7 +53,7 @@ def _order_after_caller(on: Lane, device: int) -> None:
     if not caller.query():
         queued = torch.cuda.Event()
         queued.record(caller)
-        on.stream.wait_event(queued)
+        queued.wait(on.stream)
 
 
 def _device(carrier: Carrier) -> int:

@@ -37,6 +37,5 @@ def printing(
 
 def _name(one: Pass) -> str:
     """The pass's name; one that only says when another runs goes by that one's."""
-    while hasattr(one, "inner"):
-        one = one.inner
-    return type(one).__name__
+    inner = getattr(one, "inner", None)
+    return type(one).__name__ if inner is None else _name(inner)

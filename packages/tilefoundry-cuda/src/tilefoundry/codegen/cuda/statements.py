@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilefoundry.codegen.cuda.tiles import (
+    Part,
     TileContract,
     TileCopy,
     TileFill,
@@ -196,8 +197,9 @@ def inner_statements(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
         yield stmt
         if isinstance(stmt, (Packs, TileMatmul)):
             yield from (Store(pack.buffer, pack.index, pack.name) for pack in stmt.stores)
-        if isinstance(stmt, _WRITING) and stmt.target.space == "gmem":
-            yield Store(stmt.target.buffer, 0, stmt.target.buffer)
+        target = stmt.target if isinstance(stmt, _WRITING) else None
+        if isinstance(target, Part) and target.space == "gmem":
+            yield Store(target.buffer, 0, target.buffer)
         if isinstance(stmt, TileRotate) and stmt.pair is not None:
             yield from (Store(space, 0, space) for space in stmt.pair)
         if isinstance(stmt, TileSync) and stmt.barrier is not None:

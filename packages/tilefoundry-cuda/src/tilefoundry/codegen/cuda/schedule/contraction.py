@@ -109,10 +109,26 @@ class _Epilogue:
         rest = [dim for dim in table.multiples if not (isinstance(dim, int) and dim % width == 0)]
         if not packs or any(isinstance(dim, int) for dim in rest):
             width, rest = 1, []
-        place = (index_var(dim.name) for dim in (self.batch, self.row, self.first, self.slot, self.element))
         return TileMatmul(
-            *(lhs, rhs, shape[:-2], shape[-2], columns, *place, total, tuple(head.stmts)),
-            *(tuple(table.loads), tuple(table.stores), tuple(body.stmts), width, packs, tuple(rest), threads),
+            lhs=lhs,
+            rhs=rhs,
+            batches=shape[:-2],
+            rows=shape[-2],
+            columns=columns,
+            batch=index_var(self.batch.name),
+            row=index_var(self.row.name),
+            first=index_var(self.first.name),
+            slot=index_var(self.slot.name),
+            element=index_var(self.element.name),
+            total=total,
+            head=tuple(head.stmts),
+            loads=tuple(table.loads),
+            stores=tuple(table.stores),
+            body=tuple(body.stmts),
+            width=width,
+            packs=packs,
+            multiples=tuple(rest),
+            threads=threads,
         )
 
     def _scopes(self, total: Var) -> tuple[Scope, PackScope]:

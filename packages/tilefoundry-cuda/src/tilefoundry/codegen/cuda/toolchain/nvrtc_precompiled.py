@@ -129,7 +129,7 @@ class DeviceHeaders:
             return False
         return True
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[Any]:
         """A process that makes the header under another name, then names it; it outlives this one where need be."""
         own = self.folder / f"making-{os.getpid()}-{time.monotonic_ns()}"
         command = self._command(self.folder / "all.cu", own.with_suffix(".cubin"), "all.cu", "create", own)
