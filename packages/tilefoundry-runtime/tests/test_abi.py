@@ -69,6 +69,25 @@ def test_counts_and_indices_must_fit(fields, message):
         EntryABI("f", (X, Y, Z), **fields)
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": None}, "are text, got None"),
+        ({"name": 3}, "are text, got 3"),
+        ({"output_count": 1.0}, r"is an integer, got 1\.0"),
+        ({"output_count": True}, "is an integer, got True"),
+        ({"constants": ((0.5, "w"),)}, r"is an integer, got 0\.5"),
+        ({"constants": ((0, None),)}, "are text, got None"),
+        ({"output_count": 1, "inplace": ((0, "0"),)}, "is an integer, got '0'"),
+    ],
+)
+def test_names_are_text_and_counts_are_integers(fields, message):
+    with pytest.raises(TypeError, match=message):
+        EntryABI(**{"name": "f", "params": (X, Y, Z), **fields})
+    with pytest.raises(TypeError, match=r"a parameter's name is text, got \['x'\]"):
+        ParamABI(["x"], X.type)  # type: ignore[arg-type]  # the wrong kind is what is tested
+
+
 def test_names_must_differ():
     with pytest.raises(ValueError, match="names repeat"):
         EntryABI("f", (X, X))

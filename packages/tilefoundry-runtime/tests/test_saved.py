@@ -86,6 +86,45 @@ def test_what_does_not_fit_is_refused_before_loading(saved, changes, message):
         load_compiled(str(saved))
 
 
+COUNTS = [True, -1, 0, 1, 2**70, 1.5]
+WRONG = [None, *COUNTS, "", "i32", [], {}, [1], [[0, 0]], {"var": "N", "lo": 5, "hi": 2}, {"sum": []}]
+
+
+def places(value, path=()):
+    """Paths of every value inside ``value``."""
+    if path:
+        yield path
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(inner, (dict, list)):
+            yield from places(inner, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def test_an_entry_with_any_value_replaced_loads_or_is_refused(saved):
+    path = saved / "abi.json"
+    whole = json.loads(path.read_text())
+    refused = 0
+    for *above, last in list(places(whole["entry"])):
+        for value in WRONG:
+            table = json.loads(json.dumps(whole))
+            node = table["entry"]
+            for key in above:
+                node = node[key]
+            node[last] = value
+            path.write_text(json.dumps(table))
+            try:
+                module = load_compiled(str(saved))
+            except ValueError as error:
+                # A name that is text may be anything, and is looked for.
+                assert "abi.json is damaged" in str(error) or f"exports no entry {value!r}" in str(error)
+                refused += 1
+            else:
+                assert module.type.name == "affine"
+                assert all(isinstance(param.name, str) for param in module.type.params)
+    assert refused > 300
+
+
 def test_missing_and_damaged_files(saved):
     with pytest.raises(FileNotFoundError, match=r"abi\.json does not exist"):
         load_compiled(str(saved / "nowhere"))

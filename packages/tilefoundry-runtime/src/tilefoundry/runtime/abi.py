@@ -25,6 +25,8 @@ class ParamABI:
     type: TensorType
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"a parameter's name is text, got {self.name!r}")
         if not isinstance(self.type, TensorType):
             raise TypeError(f"parameter {self.name}: an ABI passes tensors, got {self.type!r}")
 
@@ -45,6 +47,7 @@ class EntryABI:
             window replaced; a caller may pass the identical tensor as both.
 
     Raises:
+        TypeError: a name that is no text, or a count or index that is no integer.
         ValueError: counts or indices that do not fit the parameters, repeated parameter names, or an inplace
             pair of two types, of a weight, or of an output that another pair has.
     """
@@ -58,9 +61,23 @@ class EntryABI:
     def __post_init__(self) -> None:
         for field in ("params", "constants", "inplace"):
             object.__setattr__(self, field, tuple(getattr(self, field)))
-        object.__setattr__(self, "constants", tuple((int(i), str(path)) for i, path in self.constants))
-        object.__setattr__(self, "inplace", tuple((int(o), int(i)) for o, i in self.inplace))
+        object.__setattr__(self, "constants", tuple((i, path) for i, path in self.constants))
+        object.__setattr__(self, "inplace", tuple((output, source) for output, source in self.inplace))
+        self._check_kinds()
         self._check()
+
+    def _check_kinds(self) -> None:
+        for text in (self.name, *(path for _, path in self.constants)):
+            if not isinstance(text, str):
+                raise TypeError(f"an entry's name and the paths of its weights are text, got {text!r}")
+        numbers = (
+            self.output_count,
+            *(i for i, _ in self.constants),
+            *(i for pair in self.inplace for i in pair),
+        )
+        for number in numbers:
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise TypeError(f"{self.name}: a count or index is an integer, got {number!r}")
 
     def _check(self) -> None:
         names = [param.name for param in self.params]

@@ -28,8 +28,12 @@ _registered: dict[str, tuple[CompiledModule, Any, Callable[..., Any]]] = {}
 
 def register_op(module: CompiledModule, name: str) -> Callable[..., Any]:
     """What ``CompiledModule.as_torch_op`` does; see there."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(f"{module.name}: an operator's name is 'namespace::op', got {name!r}")
+    plain = isinstance(name, str) and _NAME.fullmatch(name)
+    if not plain or any(keyword.iskeyword(part) for part in name.split("::")):
+        raise ValueError(
+            f"{module.name}: an operator's name is 'namespace::op', two identifiers that are no Python keywords, "
+            f"got {name!r}"
+        )
     refusal = Allocator(module.type).refusal()
     if refusal is not None:
         raise TypeError(refusal)
