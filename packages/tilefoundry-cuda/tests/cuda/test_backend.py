@@ -50,7 +50,8 @@ def test_a_row_is_one_kernel_that_reads_it_once():
     text = source_of(normed).devices[0]
     config = _derive_launch_config(kernel)
     assert isinstance(config.grid, int) and isinstance(config.block, int)
-    assert config.grid * (config.block // 256) == 32768  # 256 threads share a row of 4096, two packs of 8 each
+    # 256 threads share a row of 4096, two packs of 8 each
+    assert config.grid * (config.block // 256) == 32768
     wide, _ = text.split("body_(cute::Int<8>{});")  # what follows is for addresses that are not aligned
     assert "".join(wide.split()).count("reinterpret_cast<detail::Pack<bf16,V_>const*>(x+") == 1
     assert "body_(cute::Int<8>{});" in text
