@@ -19,11 +19,14 @@ declare -A doors=(
 constraints=constraints.txt
 (cd "$root" && "$uv" export --locked --quiet --no-hashes --no-emit-workspace --no-dev | grep -E '^(torch|triton|nvidia-[a-z0-9-]+)==' || true) >"$constraints"
 
+# Wheels built again bear the same names and versions: what a cache holds of them is not what is tried here.
+refresh=(); for name in "${!doors[@]}"; do refresh+=(--refresh-package "${name//_/-}"); done
+
 try() { # name, wheels to install, doors to import
     local env="env-$1"; shift
     local -a wheels=(); while [ "$1" != -- ]; do wheels+=("$1"); shift; done; shift
     "$uv" venv --quiet "$env"
-    "$uv" pip install --quiet --python "$env" --find-links "$dist" --constraint "$constraints" "${wheels[@]}"
+    "$uv" pip install --quiet --python "$env" "${refresh[@]}" --find-links "$dist" --constraint "$constraints" "${wheels[@]}"
     "$uv" pip check --python "$env"
     for door in "$@"; do "$env/bin/python" -c "import $door; assert $door.__doc__, '$door has no docstring'"; done
     echo "$env: ${wheels[*]##*/} installed, doors import: $*"
