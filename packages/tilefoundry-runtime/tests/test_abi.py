@@ -115,12 +115,13 @@ def test_a_body_needs_an_abi():
 def test_a_parameters_abi_is_derived_in_one_place():
     # Every call of ParamABI's constructor in the sources of all wheels: the derivation, and reading a saved one.
     root = Path(__file__).resolve().parents[3] / "packages"
-    texts = {path.name: path.read_text(encoding="utf-8") for path in root.glob("*/src/**/*.py")}
+    texts = {path: path.read_text(encoding="utf-8") for path in root.glob("*/src/**/*.py")}
     calls = {
-        name
-        for name, text in texts.items()
+        path.relative_to(root).as_posix()
+        for path, text in texts.items()
         if "ParamABI" in text
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "ParamABI"
     }
-    assert calls == {"abi.py", "abi_text.py"}
+    runtime = "tilefoundry-runtime/src/tilefoundry/runtime"
+    assert calls == {f"{runtime}/abi.py", f"{runtime}/abi_text.py"}

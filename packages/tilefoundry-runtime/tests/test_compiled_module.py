@@ -72,7 +72,13 @@ def test_built_from_any_function():
 
 @pytest.mark.spec("launcher.entry-symbol")
 @pytest.mark.spec("launcher.tvm-ffi")
-def test_the_entry_is_the_symbol_of_its_name(library):
+def test_the_entry_is_the_symbol_of_its_name(library, monkeypatch):
+    import tvm_ffi
+
+    opened, real = [], tvm_ffi.load_module
+    monkeypatch.setattr(tvm_ffi, "load_module", lambda path: opened.append(path) or real(path))
+    load_linked_module(LinkedModule(library, "", SPLIT))
+    assert opened == [library]
     with pytest.raises(ValueError, match="exports no entry 'absent'"):
         load_linked_module(LinkedModule(library, "", EntryABI("absent", ())))
 

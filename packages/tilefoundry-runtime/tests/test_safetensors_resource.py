@@ -1,9 +1,11 @@
 """Checkpoint folders: both shapes, damaged ones, handles, read order, threads. Oracle: the tensors written."""
 
+import io
 import itertools
 import json
 import os
 import shutil
+import sys
 import threading
 
 import pytest
@@ -299,6 +301,19 @@ def test_eight_threads_share_one_resource(sharded):
     for thread in threads:
         thread.join()
     assert not failures
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_is_shown_on_terminals_alone(sharded, monkeypatch):
+    for stream, shown in ((io.StringIO(), False), (Terminal(), True)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        resource(sharded).read_many([*A, *B])
+        text = stream.getvalue()
+        assert ("load" in text and "100%" in text) == shown and bool(text) == shown
 
 
 # Devices.

@@ -7,6 +7,8 @@ import torch
 from memory_resource import MemoryResource
 from module_programs import Leaf, Tree
 
+from tilefoundry import evaluate, func, module
+from tilefoundry.dsl import ConstTensor, Tensor, tf
 from tilefoundry.ir.core.loading import weight_slots
 from tilefoundry.ir.errors import CheckpointError, EvaluationError
 
@@ -133,9 +135,44 @@ def test_without_activations_the_run_is_where_the_constants_are():
     assert Leaf.load(MemoryResource({"w": torch.ones(4)})).ones().device.type == "cpu"
 
 
+@module()
+class Two:
+    @func
+    def first(x: Tensor[(4,), "f32"], a: ConstTensor[(4,), "f32"]) -> Tensor[(4,), "f32"]:
+        return x * a
+
+    @func
+    def second(x: Tensor[(4,), "f32"], b: ConstTensor[(4,), "f32"]) -> Tensor[(4,), "f32"]:
+        return x * b
+
+
+@pytest.mark.spec("placement.constants-agree")
+def test_a_weight_that_only_another_function_takes_must_agree_too():
+    reading = Two.load(MemoryResource({"a": torch.ones(4), "b": torch.ones(4, device="meta")}))
+    for call in (reading.first, reading.second):
+        for device in ("cpu", "meta"):
+            with pytest.raises(EvaluationError, match="a on cpu, b on meta"):
+                call(torch.ones(4, device=device))
+
+
+@module()
+class Bare:
+    @func
+    def ones() -> Tensor[(2,), "f32"]:
+        return tf.zeros(Tensor[(2,), "f32"]) + 1.0
+
+    @func
+    def double(x: Tensor[(4,), "f32"]) -> Tensor[(4,), "f32"]:
+        return x + x
+
+
 @pytest.mark.spec("placement.no-constants")
-def test_without_constants_the_default_holds():
-    assert Leaf.ones().device.type == "cpu"
+def test_a_reading_without_constants_leaves_the_default():
+    reading = Bare.load(MemoryResource({}))
+    assert not reading.constants
+    assert reading.ones().device == Bare.ones().device == evaluate(Bare.lookup("ones")).device
+    for device in ("cpu", "meta"):
+        assert reading.double(torch.ones(4, device=device)).device.type == device
 
 
 @pytest.mark.gpu

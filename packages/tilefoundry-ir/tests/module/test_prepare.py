@@ -1,7 +1,9 @@
 """Module.prepare: converters, groups, validation, the folder it writes. Oracle: torch on the raw tensors."""
 
+import io
 import json
 import os
+import sys
 
 import pytest
 import torch
@@ -273,6 +275,30 @@ def test_an_index_that_is_none_is_replaced(tmp_path, no_exchange, index):
     (out / "model.safetensors.index.json").write_text(index)
     Converted.prepare(with_scale(5.0), str(out))
     assert read(out)["scale"].item() == 5.0 and len(os.listdir(out)) == 2
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_is_shown_on_terminals_alone(tmp_path, monkeypatch):
+    for stream, shown in ((io.StringIO(), False), (Terminal(), True)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        Converted.prepare(MemoryResource(raw()), str(tmp_path / "out"))
+        text = stream.getvalue()
+        assert ("prepare Converted" in text and "4/4" in text) == shown and bool(text) == shown
+
+
+@pytest.mark.gpu
+def test_converters_run_where_they_are_asked_to(tmp_path):
+    folders = {device: tmp_path / device for device in ("cpu", "cuda")}
+    before = torch.cuda.memory_stats()["allocation.all.allocated"] if torch.cuda.is_initialized() else 0
+    for device, folder in folders.items():
+        Converted.prepare(MemoryResource(raw()), str(folder), device=device)
+    assert torch.cuda.memory_stats()["allocation.all.allocated"] > before
+    for key, tensor in read(folders["cpu"]).items():
+        assert torch.equal(read(folders["cuda"])[key], tensor)
 
 
 @pytest.mark.spec("converter.once-per-weight")
