@@ -138,3 +138,10 @@ def test_one_axis_per_function(run):
                 return x
             """
         )
+
+
+@pytest.mark.parametrize("bound", [1.5, True, "1", None])
+def test_the_bounds_of_a_pattern_are_integers(bound):
+    for pattern in ((bound, 9), (1, bound)):
+        with pytest.raises(TypeError, match="the pattern over S takes integers as its bounds, got"):
+            DimVarRangePat("S", *pattern)

@@ -86,7 +86,26 @@ def _windows(ctx: BodyContext, node: ast.Subscript, buffer: Buffer) -> list[_Win
     if len(entries) > len(shape):
         raise ctx.error(node, f"{len(entries)} indices for {buffer!r}, which has rank {len(shape)}")
     given = [_window(ctx, entry, extent) for entry, extent in zip(entries, shape, strict=False)]
-    return [*given, *((0, extent, False) for extent in shape[len(entries) :])]
+    windows = [*given, *((0, extent, False) for extent in shape[len(entries) :])]
+    _check_inside(ctx, node, buffer, windows)
+    return windows
+
+
+def _check_inside(ctx: BodyContext, node: ast.Subscript, buffer: Buffer, windows: Sequence[_Window]) -> None:
+    """DslError where a window's last element lies behind the buffer for every value of the dims.
+
+    What does so for some values is the author's to keep. A position may pass its own axis: canonical text names
+    ``x[i, 7]`` for the element that another spells ``x[i + 1, 3]``.
+    """
+    if any(bounds(size)[0] < 1 for _, size, _ in windows):
+        return
+    ends = [(start + size - 1, size, drop) for start, size, drop in windows]
+    last = _offset(ends, row_major(buffer.type.shape))
+    if bounds(buffer.type.size - 1 - last)[1] < 0:
+        given = ast.unparse(node.slice)
+        raise ctx.error(
+            node, f"[{given}] reaches element number {last} of {buffer!r}, which has {buffer.type.size}"
+        )
 
 
 def _window(ctx: BodyContext, entry: ast.expr, extent: Dim) -> _Window:
@@ -105,7 +124,7 @@ def _position(ctx: BodyContext, node: ast.expr) -> Dim:
     value = ctx.read(node)
     if is_value(value) or not (is_extent(value) or (isinstance(value, int) and not isinstance(value, bool))):
         raise ctx.error(node, f"an index is an int, a loop variable or an extent, got {describe(value)}")
-    if isinstance(value, int) and value < 0:
+    if bounds(value)[1] < 0:
         raise ctx.error(node, f"an index counts from the start of its axis, got {value}")
     ctx.check_dim(value, node)
     return value

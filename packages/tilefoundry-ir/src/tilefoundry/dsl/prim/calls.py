@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import Parameter, Signature
 from typing import Any
 
 from tilefoundry.dsl.annotations import TensorAnnotation
@@ -18,11 +19,12 @@ from tilefoundry.dsl.prim.refs import PrimOpRef
 from tilefoundry.dsl.prim.scalars import apply_scalar, scalar_of
 from tilefoundry.dsl.prim.tile_ops import TILE_SIGNATURES, evaluate_tile_op
 from tilefoundry.dsl.prim.tiles import TILE_CALLS
+from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.core.kinds import ReduceKind, kind_from_name
 from tilefoundry.ir.tir.expr import BufferView
 from tilefoundry.ir.tir.ops import SCALAR_OPS
 from tilefoundry.ir.tir.stmt import Abort
-from tilefoundry.ir.types import Dim, DType, TensorType
+from tilefoundry.ir.types import Dim, DType, TensorType, bounds
 
 __all__ = ["PRIM_CALLS", "Allocation", "Joining", "LoopOver"]
 
@@ -65,11 +67,22 @@ def _call_ref(ctx: PrimContext, node: ast.Call, name: str, args: list[Any], kwar
     special = _SPECIAL.get(name)
     with ctx.pointing_at(node):
         if special is not None:
+            _check_arguments(name, special, args, kwargs)
             return special(ctx, node, *args, **kwargs)
     on_buffers = any(isinstance(value, (Buffer, BufferView)) for value in (*args, *kwargs.values()))
     if name in SCALAR_OPS and not (on_buffers and name in TILE_SIGNATURES):
         return apply_scalar(ctx, node, name, args, kwargs, None)
     return evaluate_tile_op(ctx, node, name, args, kwargs)
+
+
+def _check_arguments(name: str, special: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
+    """TypeError in the words of the language where a call gives other arguments than ``T.name`` takes."""
+    signature = Signature.from_callable(special)
+    try:
+        signature.bind(None, None, *args, **kwargs)
+    except TypeError as error:
+        taken = [p.replace(annotation=Parameter.empty) for p in list(signature.parameters.values())[2:]]
+        raise TypeError(f"T.{name}{Signature(taken)}: {error}") from None
 
 
 def _alloc_tensor(ctx: PrimContext, node: ast.AST, annotation: Any) -> Allocation:
@@ -89,7 +102,23 @@ def _tensor_view(
         raise TypeError(f"T.tensor_view takes one stride per extent, got {len(shape)} and {len(strides)}")
     for dim in (*shape, *strides, offset):
         ctx.check_dim(dim, node)
+    _check_reach(base.buffer, shape, strides, base.offset + offset)
     return BufferView(base.type.with_shape(tuple(shape)), base.buffer, base.offset + offset, tuple(strides))
+
+
+def _check_reach(buffer: Var, shape: Sequence[Dim], strides: Sequence[Dim], offset: Dim) -> None:
+    """TypeError where a view leaves its buffer for every value of the dims."""
+    assert isinstance(buffer.type, TensorType)
+    if any(bounds(dim)[0] < 1 for dim in shape) or any(bounds(stride)[0] < 0 for stride in strides):
+        return
+    last = offset
+    for dim, stride in zip(shape, strides, strict=True):
+        last = last + (dim - 1) * stride
+    if bounds(buffer.type.size - 1 - last)[1] < 0:
+        raise TypeError(
+            f"T.tensor_view: its last element is number {last} of {buffer.name}: {buffer.type}, "
+            f"which has {buffer.type.size}"
+        )
 
 
 def _accumulator(ctx: PrimContext, node: ast.AST, kind: Any = "sum", dtype: Any = "f32") -> Joining:

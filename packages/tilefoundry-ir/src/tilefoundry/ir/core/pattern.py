@@ -21,6 +21,9 @@ class DimVarRangePat(Pattern):
     hi: int
 
     def __post_init__(self) -> None:
+        for bound in (self.lo, self.hi):
+            if isinstance(bound, bool) or not isinstance(bound, int):
+                raise TypeError(f"the pattern over {self.name} takes integers as its bounds, got {bound!r}")
         if not self.lo < self.hi:
             raise ValueError(f"the pattern over {self.name} is empty: [{self.lo}, {self.hi})")
 
