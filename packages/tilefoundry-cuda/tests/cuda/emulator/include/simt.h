@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -30,9 +31,12 @@ struct Index {
   unsigned x = 0, y = 0, z = 0;
 };
 
+/// Left as it is handed out, so that only what a thread touches takes memory.
+constexpr std::size_t stack_bytes = 1 << 20;
+
 struct Fiber {
   ucontext_t context;
-  std::vector<char> stack;
+  std::unique_ptr<char[]> stack{new char[stack_bytes]};
   unsigned thread = 0;
   bool done = false;
   bool waits_block = false;
@@ -150,11 +154,10 @@ inline std::string run_blocks(Body kernel, void** args, unsigned grid, unsigned 
     if (m.fibers.size() != threads) m.fibers = std::vector<Fiber>(threads);
     for (unsigned t = 0; t < threads; ++t) {
       Fiber& f = m.fibers[t];
-      f.stack.resize(96 * 1024);
       f.thread = t, f.done = f.waits_block = f.waits_warp = false;
       getcontext(&f.context);
-      f.context.uc_stack.ss_sp = f.stack.data();
-      f.context.uc_stack.ss_size = f.stack.size();
+      f.context.uc_stack.ss_sp = f.stack.get();
+      f.context.uc_stack.ss_size = stack_bytes;
       f.context.uc_link = nullptr;
       makecontext(&f.context, reinterpret_cast<void (*)()>(enter), 0);
     }
@@ -206,22 +209,23 @@ inline std::string run(Body kernel, void** args, unsigned grid, unsigned threads
 #define blockDim (::simt::machine().block_size)
 #define gridDim (::simt::machine().grid)
 
-inline void __syncthreads() { simt::block_barrier(); }
-inline void __syncwarp(unsigned = 0xffffffffu) { simt::warp_barrier(); }
+// Each image has its own of these: they reach the machine of the image that calls.
+static inline void __syncthreads() { simt::block_barrier(); }
+static inline void __syncwarp(unsigned = 0xffffffffu) { simt::warp_barrier(); }
 template <class T>
-T __shfl_sync(unsigned, T value, int lane) {
+static T __shfl_sync(unsigned, T value, int lane) {
   return simt::exchange(value, lane);
 }
 template <class T>
-T __shfl_xor_sync(unsigned, T value, int mask) {
+static T __shfl_xor_sync(unsigned, T value, int mask) {
   return simt::exchange(value, int(simt::machine().running->thread % 32) ^ mask);
 }
-inline int __popc(unsigned x) { return __builtin_popcount(x); }
-[[noreturn]] inline void __trap() { throw std::runtime_error("the kernel stopped: a value breaks its contract"); }
-inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
-inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+[[noreturn]] static inline void __trap() { throw std::runtime_error("the kernel stopped: a value breaks its contract"); }
+static inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+static inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
 
-inline std::size_t __cvta_generic_to_shared(const void* p) { return reinterpret_cast<std::size_t>(p); }
+static inline std::size_t __cvta_generic_to_shared(const void* p) { return reinterpret_cast<std::size_t>(p); }
 inline float __expf(float x) { return std::exp(x); }
 // The one instruction that device code outside of the PTX tiers spells out: a reciprocal of x into y.
 #define asm(...) y = 1.0f / x
