@@ -97,6 +97,7 @@ class CompiledModule(RuntimeModule):
 
         Raises:
             ValueError: the module was not made from a library.
+            FileNotFoundError: the library's file is gone, say from a cache that was cleared.
         """
         if self._linked is None:
             raise ValueError(f"{self.name} was not loaded from a library, so there is nothing to save")

@@ -30,6 +30,11 @@ def save_linked(linked: LinkedModule, directory: str) -> None:
     All three are written beside their places first, so that an error leaves what was there. A process that has
     the old library open keeps it whole.
     """
+    if not os.path.exists(linked.library_path):
+        raise FileNotFoundError(
+            f"{linked.library_path} is gone, and with it what would be saved into {directory}; "
+            f"a loaded {linked.entry.name} still runs, build it again to save it"
+        )
     table = _table(linked)
     os.makedirs(directory, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".save.", dir=directory) as stage:
