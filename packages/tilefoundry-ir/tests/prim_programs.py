@@ -39,11 +39,16 @@ class _Writer:
         self.rng = random.Random(seed)
         self.lines: list[str] = []
         self.count = 0
+        self.around: set[str] = set()
+        self.own: set[str] = set()
 
     def name(self, stem: str) -> str:
         self.count += 1
-        # Names come again now and then, so that reading must tell them apart.
-        return self.rng.choice((stem, f"{stem}{self.count}"))
+        # Names come again now and then, so that reading must tell them apart; never inside a block that sees them.
+        found = self.rng.choice((stem, f"{stem}{self.count}"))
+        found = f"{stem}{self.count}" if found in self.around else found
+        self.own.add(found)
+        return found
 
     def value(self, scalars: list[str], rows: list[str], depth: int = 2) -> str:
         if depth == 0 or self.rng.random() < 0.3:
@@ -69,8 +74,11 @@ class _Writer:
 
     def block(self, indent: str, scalars: list[str], rows: list[str], depth: int) -> None:
         scalars, rows = list(scalars), list(rows)
+        around, own = self.around, self.own
+        self.around, self.own = around | own, set()
         for _ in range(self.rng.randrange(1, 4)):
             self.statement(indent, scalars, rows, depth)
+        self.around, self.own = around, own
 
     def statement(self, indent: str, scalars: list[str], rows: list[str], depth: int) -> None:
         makers = [self.let, self.store, self.tile_op]

@@ -243,6 +243,10 @@ def test_launch():
         ("for i in T.parallel(N): y[0] = 1.0", "gives the two ends of a piece"),
         ("for i, j in range(4): y[0] = 1.0", "a counted loop has one index"),
         ("for i in range(4): v = x[i]\n    y[0] = v", "v is not defined here"),
+        ("v = x[0]\n    while v < 9.0: v = v + 1.0", "v is bound outside this block .* T.accumulator"),
+        ("v = x[0]\n    for i in range(4): v = v + x[i]\n    y[0] = v", "v is bound outside this block"),
+        ("v = x[0]\n    if v > 1.0: v = 1.0\n    y[0] = v", "v is bound outside this block"),
+        ("if x[0] > 1.0: y = T.tensor_view(y, (1,), (1,))", "y is bound outside this block"),
         ("return x", "a @prim_func returns nothing"),
         ("a = T.alloc_tensor(4)", "T.alloc_tensor takes Tensor"),
         (

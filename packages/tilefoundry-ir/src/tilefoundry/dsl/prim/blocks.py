@@ -17,11 +17,12 @@ Index = tuple[str, int, int]
 
 
 def read_block(ctx: PrimContext, body: list[ast.stmt]) -> tuple[Any, ...]:
-    """The statements of ``body``; names bound inside end with it."""
-    before = dict(ctx.locals)
+    """The statements of ``body``; names bound inside end with it, those around it stay as they are."""
+    before, around = dict(ctx.locals), ctx.around
+    ctx.around = frozenset(before)
     with ctx.collecting() as stmts:
         ctx.run(body)
-    ctx.locals = before
+    ctx.locals, ctx.around = before, around
     return tuple(stmts)
 
 

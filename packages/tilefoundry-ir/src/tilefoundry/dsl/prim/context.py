@@ -19,9 +19,11 @@ class PrimContext(BodyContext):
         accumulators: name -> how it joins.
         prologues: names of the first indices of prologues that some operand is already.
         outputs: name of a launched function -> how many of its last buffers it writes.
+        around: names that the blocks around the current one have bound.
     """
 
     written: set[str] = field(default_factory=set)
     accumulators: dict[str, ReduceKind] = field(default_factory=dict)
     prologues: set[str] = field(default_factory=set)
     outputs: dict[str, int] = field(default_factory=dict)
+    around: frozenset[str] = frozenset()

@@ -53,6 +53,13 @@ def _read_assign(ctx: PrimContext, node: ast.Assign) -> None:
         return
     if not isinstance(target, ast.Name):
         raise ctx.error(target, "a name or an element of a buffer is assigned to")
+    if target.id in ctx.around:
+        # In Python the new value would outlive the block and reach the next round of a loop; a name here is one value.
+        raise ctx.error(
+            node,
+            f"{target.id} is bound outside this block and keeps its value there; "
+            "take another name, or keep what changes in a T.accumulator or a T.alloc_tensor",
+        )
     ctx.locals[target.id] = _named(ctx, node, target.id, ctx.read(node.value))
 
 
