@@ -19,7 +19,7 @@ from tilefoundry.dsl.prim.tiles import read_tiles
 from tilefoundry.dsl.ranges import LoopRange
 from tilefoundry.dsl.unrolling import static_items
 from tilefoundry.ir.core.expr import Expr, Var, tensor_type
-from tilefoundry.ir.tir.expr import BufferView, Load, compute_dtype
+from tilefoundry.ir.tir.expr import Apply, BufferView, Load, compute_dtype
 from tilefoundry.ir.tir.stmt import (
     Abort,
     Accumulate,
@@ -191,9 +191,20 @@ def _read_while(ctx: PrimContext, node: ast.While) -> None:
     if node.orelse:
         raise ctx.error(node.orelse[0], "while ... else is not part of the DSL")
     condition = _condition(ctx, node.test)
-    if not is_value(condition):
-        raise ctx.error(node.test, f"the condition of while must change, got {describe(condition)}")
+    if not (is_value(condition) and _may_change(ctx, condition)):
+        got = "is one value" if is_value(condition) else f"is {describe(condition)}"
+        raise ctx.error(
+            node.test,
+            f"the condition of while must change and {got}; compare an element of a buffer or an accumulator",
+        )
     ctx.stmts.append(While(condition, read_block(ctx, node.body)))
+
+
+def _may_change(ctx: PrimContext, expr: Expr) -> bool:
+    """Whether a second reading can give another value: it loads an element or looks at an accumulator."""
+    if isinstance(expr, Apply):
+        return any(_may_change(ctx, arg) for arg in expr.args)
+    return isinstance(expr, Load) or (isinstance(expr, Var) and expr.name in ctx.accumulators)
 
 
 def _read_if(ctx: PrimContext, node: ast.If) -> None:
