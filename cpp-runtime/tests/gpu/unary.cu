@@ -95,8 +95,30 @@ struct Fill {
   }
 };
 
+/// A count below the tile's size masks its tail; one thread a count.
+__global__ void copy_counts(float const* src, float* dst) {
+  const int count = threadIdx.x;
+  auto d = as_gmem(dst + 8 * count, ct::Layout<ct::Int<8>>{});
+  ops::copy_n(as_gmem(src + 8 * count, ct::Layout<ct::Int<8>>{}), d, count);
+}
+
+void count_cases() {
+  auto in = harness::Random(5).values<float>(8 * 9, -9, 9);
+  Buffer<float> src(in), dst(in.size());
+  copy_counts<<<1, 9>>>(src.data(), dst.data());
+  CHECK_CUDA(cudaGetLastError());
+  auto got = dst.host();
+  for (int count = 0; count < 9; ++count)
+    for (int i = 0; i < 8; ++i) {
+      const float value = got[8 * count + i];
+      harness::expect(i < count ? value == in[8 * count + i] : std::isnan(value), "copy_n of " + std::to_string(count));
+    }
+  harness::expect(dst.guards_intact(), "copy_n: guard bytes changed");
+}
+
 int main() {
   unary_cases();
+  count_cases();
   auto clamped = [](double x) { return x < -1.5 ? -1.5 : x > 2 ? 2 : x; };
   check_unary<float, float>("clamp", Clamp{}, -9, 9, 0, clamped);
   check_unary<float, float>("copy_n", CopyPart{}, -9, 9, 0, [](double x) { return x; });
