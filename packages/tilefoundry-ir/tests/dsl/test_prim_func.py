@@ -245,6 +245,11 @@ def test_launch():
         ("for i in T.parallel(N): y[0] = 1.0", "gives the two ends of a piece"),
         ("for i, j in range(4): y[0] = 1.0", "a counted loop has one index"),
         ("for i in range(4): v = x[i]\n    y[0] = v", "v is not defined here"),
+        ("i = 2\n    for i in range(4): y[i] = x[i]\n    y[0] = x[i]", "i is not defined here"),
+        (
+            "for i in range(2):\n        for i in range(4): y[i] = x[i]\n        y[i] = 1.0",
+            "i is not defined here",
+        ),
         ("v = x[0]\n    while x[0] < 9.0: v = v + 1.0", "v is bound outside this block .* T.accumulator"),
         ("v = x[0]\n    for i in range(4): v = v + x[i]\n    y[0] = v", "v is bound outside this block"),
         ("v = x[0]\n    if v > 1.0: v = 1.0\n    y[0] = v", "v is bound outside this block"),

@@ -161,6 +161,8 @@ def _counted(ctx: PrimContext, node: ast.For, loop: LoopRange, kind: str) -> Non
     if low < 0:
         raise ctx.error(node.iter, f"{loop} starts below 0; an index counts elements")
     (index,), _, body = indexed_block(ctx, node.body, [(node.target.id, low, high)])
+    # In Python the name would now hold the last index, also where it meant something else before the loop.
+    ctx.locals.pop(node.target.id, None)
     ctx.stmts.append(For(index, loop.start, loop.stop, body, kind, loop.step))
 
 
@@ -173,6 +175,8 @@ def _parallel(ctx: PrimContext, node: ast.For, over: LoopOver) -> None:
         )
     high = bounds(over.extent)[1] + 1
     (begin, end), _, body = indexed_block(ctx, node.body, [(name, 0, high) for name in names])
+    for name in names:
+        ctx.locals.pop(name, None)
     ctx.stmts.append(Parallel(begin, end, over.extent, over.cost, body))
 
 
