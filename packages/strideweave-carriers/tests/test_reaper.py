@@ -115,10 +115,32 @@ def test_an_interrupt_waits_until_what_follows_is_done(watching):
         steps.append("done")
 
     watch = reaper.Watch(watching, event, settle, False)
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
+    # A process that a shell started in the background ignores the signal.
+    found = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            watch.help()
+        assert steps == ["begun", "done"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, found)
+
+
+def test_an_ignored_interrupt_stays_ignored(watching):
+    event, steps = Event(), []
+    event.passed.set()
+
+    def settle(error):
+        signal.raise_signal(signal.SIGINT)
+        steps.append("done")
+
+    watch = reaper.Watch(watching, event, settle, False)
+    found = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
         watch.help()
-    assert steps == ["begun", "done"] and signal.getsignal(signal.SIGINT) is before
+        assert steps == ["done"] and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, found)
 
 
 def test_stopping_settles_everything():
