@@ -72,8 +72,10 @@ def tile_rows(slab: Slab, geometry: TileGeometry, dtype: DType) -> torch.Tensor:
     """The slab as bits, one row per tile; kept with the slab, whose storage never changes."""
     if slab.rows is None:
         with plain_torch():
-            slab.rows = flat_bits(slab.carrier).view(slab.tiles, geometry.tile_slots)
-            slab.wide = words(slab.rows)
+            rows = flat_bits(slab.carrier).view(slab.tiles, geometry.tile_slots)
+            # Another thread that finds rows takes the words as there, so these come first.
+            slab.wide = words(rows)
+            slab.rows = rows
     return slab.rows
 
 
