@@ -34,6 +34,8 @@ ARCH = {
     "sm_90": ["-gencode=arch=compute_90,code=sm_90"],
     # As PTX: the driver compiles it for the chip at hand, without the features of newer targets.
     "sm_80": ["-gencode=arch=compute_80,code=compute_80"],
+    # No asynchronous copies and no bf16 matrix instructions: the plain paths of both.
+    "sm_75": ["-gencode=arch=compute_75,code=compute_75"],
 }
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
@@ -46,6 +48,7 @@ class Program:
     features: tuple[str, ...]
     defines: tuple[str, ...] = ()
     arch: str = "sm_90a"
+    sanitize: bool = True  # False: device errors are what the program is about
 
     @property
     def name(self) -> str:
@@ -86,6 +89,13 @@ def programs() -> list[Program]:
         *reductions,
         Program("unary", ("ELEMENTWISE",)),
         Program("binary", ("ELEMENTWISE",)),
+        Program("views", ("VIEWS",)),
+        Program("indices", ("VIEWS",)),
+        *(
+            Program("grouped", ("GROUPED",), (f"THREADS={n}",), arch)
+            for n, arch in ((128, "sm_90a"), (256, "sm_80"))
+        ),
+        Program("select", ("ELEMENTWISE",)),
         Program("cast", ("ELEMENTWISE",)),
         Program("cast", ("ELEMENTWISE",), arch="sm_80"),
         Program("mma", ("MMA", "TMA", "SYNC"), ("HOPPER",)),
@@ -93,7 +103,9 @@ def programs() -> list[Program]:
         Program("partial", ("REDUCE", "SYNC")),
         Program("copy", ("ASYNC",)),
         Program("copy", ("ASYNC",), arch="sm_80"),
+        Program("copy", ("ASYNC",), arch="sm_75"),
         Program("sync", ("SYNC",)),
+        Program("faults", ("VIEWS", "GROUPED"), sanitize=False),
     ]
 
 
@@ -168,7 +180,7 @@ def check_cpp(options: argparse.Namespace) -> list[Result]:
         ready = [p for p, result in built.items() if result.ok]
         results += [run(f"run {p.name}", [str(folder / p.name)], timeout=120) for p in ready]
         with ThreadPoolExecutor(min(8, options.jobs)) as pool:
-            pairs = [(p, tool) for tool in options.sanitize for p in ready]
+            pairs = [(p, tool) for tool in options.sanitize for p in ready if p.sanitize]
             results += pool.map(lambda pair: sanitized(pair[0], pair[1], folder), pairs)
     return results
 

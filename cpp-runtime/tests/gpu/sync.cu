@@ -16,8 +16,13 @@ __global__ void in_block(int rounds, int* errors) {
   const bool takes_part = Kind == ops::SyncKind::lanes ? t >= Base && t < Base + 32 && (Mask >> (t - Base) & 1u)
                           : Kind == ops::SyncKind::named ? t >= Base && t < Base + Count
                                                          : true;
-  const int first = Kind == ops::SyncKind::cta || Kind == ops::SyncKind::warp ? 0 : Base;
-  const int count = Kind == ops::SyncKind::named ? Count : Kind == ops::SyncKind::lanes ? 32 : blockDim.x;
+  // A warp meets by itself, the last one of a block perhaps with fewer than 32 threads.
+  const int first = Kind == ops::SyncKind::cta ? 0 : Kind == ops::SyncKind::warp ? t / 32 * 32 : Base;
+  const int in_warp = min(32, int(blockDim.x) - t / 32 * 32);
+  const int count = Kind == ops::SyncKind::named ? Count
+                    : Kind == ops::SyncKind::lanes ? 32
+                    : Kind == ops::SyncKind::warp  ? in_warp
+                                                   : int(blockDim.x);
   int wrong = 0;
   for (int r = 1; r <= rounds; ++r) {
     if (takes_part) slot[t] = r;
@@ -136,6 +141,9 @@ int main() {
   check_block<K::cta, 0, 0, 0, 0>("cta, 32 threads", 32);
   check_block<K::cta, 0, 0, 0, 0>("cta, 1000 threads", 1000);
   check_block<K::warp, 0, 0, 0, 0>("warp", 32);
+  check_block<K::warp, 0, 0, 0, 0>("a warp of 7 threads", 7);
+  check_block<K::warp, 0, 0, 0, 0>("warps of a block of 1024, each by itself", 1024);
+  check_block<K::warp, 0, 0, 0, 0>("warps of a block of 100, the last of 4 threads", 100);
   check_block<K::lanes, 0, 0, 0xffu, 0>("lanes 0-7", 64);
   check_block<K::lanes, 32, 0, 0x0f0ff00fu, 0>("scattered lanes of the second warp", 64);
   check_block<K::named, 32, 64, 0, 3>("named, threads 32-95", 128);
