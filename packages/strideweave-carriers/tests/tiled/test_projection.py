@@ -257,7 +257,7 @@ def test_a_failure_of_any_provider_call_leaves_values_and_pins_as_before(tiled, 
         after = tiled.snapshot(made.carrier)
         assert [v for _, v in after[0].values()] == [v for _, v in values.values()]
         assert after[2] == [] and made.carrier.version == 0
-        assert not any(r.users or r.transit or r.claim for r in made.carrier._core.table.touched())
+        assert not any(r.needed() or r.transit or r.claim for r in made.carrier._core.table.touched())
         made.carrier.evict(ALL)
         assert made.carrier._core.primary.used == 0
 
@@ -272,7 +272,7 @@ def test_a_dropped_handle_completes(experts):
         gate.open()
     experts.carrier.wait_idle()
     assert experts.carrier.primary_tiles == SOME.tile_set
-    assert not any(r.users for r in experts.carrier._core.table.touched())
+    assert not any(r.needed() for r in experts.carrier._core.table.touched())
 
 
 @pytest.mark.spec("A44", "PRJ.keeps", "LIFE.pinned")

@@ -120,7 +120,7 @@ def test_eight_threads(tiled, capacity, policy, faults):
         seam.install(before)
     core = made.carrier._core
     assert not core.active and not core.deferred
-    assert not any(r.users or r.transit or r.claim for r in core.table.touched())
+    assert not any(r.needed() or r.transit or r.claim for r in core.table.touched())
     assert core.primary.used == core.table.resident_count() <= (capacity or 6)
     every = made.carrier.project(made.tensor, choose(*range(6))).wait()
     assert torch.equal(tiled.by_mode(every), values)

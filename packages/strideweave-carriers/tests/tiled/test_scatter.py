@@ -160,7 +160,7 @@ def test_a_failure_of_any_provider_call_publishes_nothing(tiled, reduction, capa
     def verify():
         made.carrier.wait_idle()
         assert tiled.snapshot(made.carrier)[:3] == before[:3]
-        assert piece.carrier.is_mutable() and not any(r.users for r in made.carrier._core.table.touched())
+        assert piece.carrier.is_mutable() and not any(r.needed() for r in made.carrier._core.table.touched())
         piece.carrier.hold_for_write("a probe")
         piece.carrier.drop_write(False)
 

@@ -47,7 +47,7 @@ class Machine(Actions):
         assert len(self.carrier.primary_tiles) <= model.capacity
         core = self.carrier._core
         assert core.primary.used == len(model.recent) == len(self.carrier.primary_tiles)
-        assert not any(r.users or r.transit or r.claim for r in core.table.touched())
+        assert not any(r.needed() or r.transit or r.claim for r in core.table.touched())
         stored = sum(t.secondary for t in model.tiles.values())
         assert core.home_writable or core.secondary.used == stored
         code = self.rng.choice(list(model.tiles))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .core import Core
     from .projection import Queue
     from .request import Request
+    from .resident import Gathering
 
 T = TypeVar("T")
 
@@ -35,7 +36,9 @@ class AwaitProjection(AwaitResult[Tensor]):
 
     __slots__ = ("_core", "_publish", "_queue")
 
-    def __init__(self, request: Request, queue: Queue, publish: Callable[[], Tensor]) -> None:
+    def __init__(
+        self, request: Request | Gathering, queue: Queue | Gathering, publish: Callable[[], Tensor]
+    ) -> None:
         self._completion, self._after = request.completion, None
         self._queue, self._publish, self._core = queue, publish, request.core
 

@@ -313,6 +313,13 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
     def store_bytes(self, offset: int, data: memoryview) -> None:
         write_bytes(self, offset, bytes(data))
 
+    def _require_idle(self, verb: str) -> None:
+        super()._require_idle(verb)
+        if self._core.gathering:
+            raise RuntimeError(
+                f"{verb}: {self._core.gathering} projection(s) still use this {self._name()}; wait for them first"
+            )
+
     def allocate_like(
         self, n: int, *, mutable: bool = True, dtype: Any = None, empty: bool = False
     ) -> Carrier:

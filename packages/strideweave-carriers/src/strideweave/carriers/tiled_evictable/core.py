@@ -65,6 +65,8 @@ class Core:
         self.held: dict[int, Request] = {}
         self.standing: dict[int, Standing] = {}
         """Where selections lie that were found on primary as a whole, by the identity of their codes."""
+        self.gathering = 0
+        """Projections of such that have not ended."""
         forks.renew(self)
 
     def renew_in_child(self) -> None:
@@ -120,6 +122,12 @@ class Core:
     def can_store(self) -> bool:
         """Whether dirty tiles can be written back at all."""
         return self.home_writable or self.secondary.limit > 0
+
+    def forget_standing(self) -> None:
+        """Look again where selections lie."""
+        for standing in self.standing.values():
+            standing.drop()
+        self.standing.clear()
 
     def placed(self, codes: Sequence[int], resident: bool) -> None:
         """Note a committed change of residency."""
@@ -199,7 +207,7 @@ class Core:
         with self.lock:
             self.table = TileTable(self.geometry.tile_count, "invalid")
             self.home = None
-            self.standing.clear()
+            self.forget_standing()
             for pool in (self.primary, self.secondary):
                 pool.slabs.clear()
                 pool._free.clear()

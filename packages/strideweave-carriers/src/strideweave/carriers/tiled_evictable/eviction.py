@@ -62,6 +62,7 @@ class Eviction:
     def claim(self) -> None:
         """Cover the tiles as the caller's eviction; under the lock."""
         self.core.deferred[self] = None
+        self.core.table.disturb()
         for code in self.codes:
             self.core.table[code].claim = self
 
@@ -106,10 +107,11 @@ class Eviction:
         return record.primary is not None or record.transit is not None
 
     def _in_the_way(self, record: TileRecord) -> bool:
-        return bool(record.users) or record.transit is not None or record.claim not in (None, self)
+        return record.needed() or record.transit is not None or record.claim not in (None, self)
 
     def _take(self, records: list[TileRecord]) -> None:
         self._started = True
+        self.core.table.disturb()
         for record in records:
             assert record.primary is not None
             backup = self.core.backup_slot(record) if record.dirty else None
@@ -158,7 +160,7 @@ class Eviction:
                 record.transit = None
                 if victim.backup is not None:
                     record.secondary, record.dirty = victim.backup, False
-            if self.passive and any(v.record.users or v.record.claim for v in self._victims):
+            if self.passive and any(v.record.needed() or v.record.claim for v in self._victims):
                 self._started, self._victims = False, []
                 return False
             for victim in self._victims:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ... import seam
 from ...kernels import kernel_for, transpose
 from ..torch_storage import plain_torch
 from .core import Core
 from .indices import index_tensor
+from .mover import CAPTURED
 from .packing import Packing
 from .slots import Slab, Slot
 from .standing import Standing
@@ -44,10 +45,11 @@ def gather(core: Core, tiles: Sequence[tuple[int, Slot]], out: torch.Tensor, pac
             _some_at_once(core, ordered, index, out, packing)
 
 
-def gather_fresh(core: Core, standing: Standing, packing: Packing) -> torch.Tensor | None:
+def gather_fresh(core: Core, standing: Standing, packing: Packing, here: Any) -> torch.Tensor | None:
     """All tiles of a compact tensor from one slab, as a fresh flat tensor of the element type.
 
-    None where a graph capture does not allow the index to be made. The caller is not in inference mode.
+    ``here`` is the mover's name for where this thread's work runs. None where a graph capture does not allow the
+    index to be made. The caller is not in inference mode.
     """
     import torch
 
@@ -55,9 +57,15 @@ def gather_fresh(core: Core, standing: Standing, packing: Packing) -> torch.Tens
     seam.enter("kernel")
     slab = standing.slab
     rows = slab.rows if slab.rows is not None else tile_rows(slab, core.geometry, core.dtype)
-    index = index_tensor(standing.places, rows.device)
-    if index is None:
-        return None
+    known = standing.index
+    if known is not None and known[0] is here:
+        index = known[1]
+    else:
+        index = index_tensor(standing.places, rows.device)
+        if index is None:
+            return None
+        if here is not CAPTURED:
+            standing.index = here, index
     picked = torch.index_select(slab.wide, 0, index)
     if packing.verbatim:
         return picked.view(core.dtype.torch()).view(-1)

@@ -18,6 +18,9 @@ from ..base import Carrier
 HERE = object()
 """The calling thread, where no stream is involved."""
 
+CAPTURED = object()
+"""A graph that the calling thread's stream is being captured into."""
+
 Ended = Callable[[BaseException | None], None]
 """Called once, from any thread, with what went wrong or None."""
 

@@ -22,7 +22,7 @@ from ...movement.reaper import Reaper
 from ...movement.transfer import transfer_for
 from ..base import Carrier
 from ..cuda import CUDA
-from .mover import HERE, Ended, Move, failed, grouped
+from .mover import CAPTURED, Ended, Move, failed, grouped
 
 if TYPE_CHECKING:
     import torch
@@ -190,7 +190,7 @@ class CudaMover:
         return self._on_lane(job, on, ended, waited)
 
     def here(self, core: Any, codes: Sequence[int], nbytes: int) -> Any:
-        """The current stream and its reaper, or ``HERE`` within a graph capture.
+        """The current stream and its reaper, or ``CAPTURED`` within a graph capture.
 
         Raises:
             RuntimeError: a graph is being captured, and not every tile is held.
@@ -199,13 +199,13 @@ class CudaMover:
 
         if torch.cuda.is_current_stream_capturing():
             _require_held(core, codes)
-            return HERE
+            return CAPTURED
         key = self.device, torch._C._cuda_getCurrentRawStream(self.device)
         return _streams.get(key) or _met(key, current_stream(self.device))
 
     def after(self, here: Any, ended: Ended, waited: Completion[Any]) -> Any:
         """See ``HostMover.after``."""
-        if here is HERE:
+        if here is CAPTURED:
             ended(None)
             return None
         import torch

@@ -36,13 +36,6 @@ class Queue:
         self._guard = threading.Lock()
         self._waiter: threading.Event | None = None
 
-    @classmethod
-    def closed(cls, events: list[Any]) -> Queue:
-        """One with nothing left to submit."""
-        queue = cls(events)
-        queue._closed = True
-        return queue
-
     def close(self, error: BaseException | None) -> None:
         """Everything is submitted, or never will be; the first call counts."""
         with self._guard:

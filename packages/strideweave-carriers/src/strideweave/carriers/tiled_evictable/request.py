@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...movement.completion import Completion, when_all
-from .table import TileRecord
+from .table import TileRecord, TileTable
 
 if TYPE_CHECKING:
     from .batch import Batch
@@ -67,8 +67,9 @@ class Request:
                 record.users[self] = None
                 self.pinned.append(record)
 
-    def cover(self, records: list[TileRecord]) -> None:
+    def cover(self, table: TileTable, records: list[TileRecord]) -> None:
         """Pin distinct records that this request has nothing to do with yet, as the caller's promotion or the like."""
+        table.disturb()
         for record in records:
             record.claim = self
             record.users[self] = None

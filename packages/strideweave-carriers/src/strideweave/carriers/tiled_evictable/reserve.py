@@ -97,6 +97,7 @@ def new_batch(core: Core, request: Request, placed: list[TileRecord], victims: l
     core.primary.tidy()
     slots += core.take_many(len(placed) - len(slots))
     batch = Batch(core, request, [Load(r, r.secondary, s) for r, s in zip(placed, slots, strict=True)], given)
+    core.table.disturb()
     for record in (*placed, *victims):
         record.transit = batch
     request.batches.append(batch)
@@ -122,12 +123,19 @@ def _own_victims(
 ) -> list[TileRecord]:
     """Tiles that the request itself needs and a policy wants replaced by others: it reads them past primary then."""
     ready = [core.table[c] for c, _ in found.ready if c not in must and c not in request.retained]
-    free = [r for r in ready if len(r.users) == 1 and r.transit is None and (not r.dirty or core.can_store())]
+    free = [
+        r
+        for r in ready
+        if len(r.users) == 1
+        and not r.is_grouped()
+        and r.transit is None
+        and (not r.dirty or core.can_store())
+    ]
     return sorted(free, key=lambda r: r.dirty)[:count]
 
 
 def _shortage(core: Core, needed: int, places: int) -> str:
-    holders = sorted({user.what for r in core.table.touched() if r.primary is not None for user in r.users})
+    holders = sorted({what for r in core.table.touched() if r.primary is not None for what in r.holders()})
     dirty = (
         ""
         if core.can_store()

@@ -1,26 +1,68 @@
 """Projections whose tiles all lie on primary already, in one slab: one gather, and next to no bookkeeping before it.
 
 The calling thread makes it itself, on a device on its current stream. It is by far the most frequent request, and
-what it costs in Python is all that a caller can notice of it.
+what it costs in Python is all that a caller can notice of it: one object holds what a ``Request`` and its parts hold
+for others, and the tiles are pinned as a group.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...movement.completion import Completion
 from ...tensor import Tensor, attach, made
 from ..torch_storage import TorchStorage
 from .awaiting import AwaitProjection
 from .gather import gather_fresh
 from .gather_node import gather_node
 from .packing import Packing
-from .projection import Queue
-from .request import Request
 from .selection import TileSelection
-from .standing import pin_resident
+from .standing import Standing, pin_resident, unpin_resident
 
 if TYPE_CHECKING:
     from .carrier import TiledEvictable
+    from .core import Core
+
+
+class Gathering:
+    """One such projection, from its gather to its end. It is what its handle refers to."""
+
+    __slots__ = ("compact", "completion", "core", "events", "standing")
+
+    what = "project"
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.completion: Completion[Tensor] = Completion()
+        self.standing: Standing | None = None
+        self.compact: Tensor | None = None
+        self.events: list[Any] = []
+
+    def ended(self, error: BaseException | None) -> None:
+        """The gather has run, or failed; called once, from any thread."""
+        core = self.core
+        unpin_resident(core, self, self.standing)  # type: ignore[arg-type] # it was pinned before anything ran
+        if error is None:
+            self.completion.resolve(self.compact)  # type: ignore[arg-type] # likewise made before
+        else:
+            self.completion.reject(error)
+        if core.deferred:
+            core.poke()
+
+    def withdraw(self) -> None:
+        """Undo one that submitted nothing."""
+        core = self.core
+        unpin_resident(core, self, self.standing)  # type: ignore[arg-type] # only called after pinning
+        if core.deferred:
+            core.poke()
+
+    def wait(self) -> list[Any]:
+        """The event after which the gather has run, if there is one: nothing is left to submit."""
+        return self.events
+
+    def publish(self) -> Tensor:
+        """The compact tensor, which work on the gather's stream may use at once."""
+        return self.compact  # type: ignore[return-value] # made before anybody has the handle
 
 
 def project_here(
@@ -35,55 +77,28 @@ def project_here(
 
     core = carrier._core
     prototype = core.primary.prototype
-    if not isinstance(prototype, TorchStorage) or torch.is_inference_mode_enabled():
+    # A write that another thread has begun is refused on the way that everything can take.
+    if not isinstance(prototype, TorchStorage) or torch.is_inference_mode_enabled() or carrier._writers:
         return None
     here = core.mover.here(core, codes, form.slots * core.dtype.itemsize)
     if here is None:
         return None
-    request = Request(core, "project")
-    standing = pin_resident(core, request, codes, "project")
+    gathering = Gathering(core)
+    standing = gathering.standing = pin_resident(core, gathering, codes, "project")
     if standing is None:
         return None
-    publication = _Publication(carrier)
-    request.finish = request.abandon = publication.publish
     try:
-        publication.hold()
-        flat = gather_fresh(core, standing, form)
+        flat = gather_fresh(core, standing, form, here)
         if flat is not None:
             target = type(prototype).filled(flat, core.dtype)
-            publication.compact = attach(made(target, form.layout), gather_node(carrier, tensor, selection))
-    except BaseException as error:
-        request.withdraw(error)
+            gathering.compact = attach(made(target, form.layout), gather_node(carrier, tensor, selection))
+    except BaseException:
+        gathering.withdraw()
         raise
     if flat is None:
-        request.withdraw(None)
+        gathering.withdraw()
         return None
-    request.submitted = True
-    event = core.mover.after(here, request.end, request.completion)
-    return AwaitProjection(request, Queue.closed([event] if event is not None else []), publication.publish)
-
-
-class _Publication:
-    """The compact tensor, and the source, which is held until the former may be used."""
-
-    __slots__ = ("_carrier", "_held", "compact")
-
-    def __init__(self, carrier: TiledEvictable) -> None:
-        self._carrier = carrier
-        self._held: list[None] = []
-        self.compact: Tensor | None = None
-
-    def hold(self) -> None:
-        """Keep the source from being written."""
-        self._carrier.hold_for_read()
-        self._held.append(None)
-
-    def publish(self) -> Any:
-        """Let the source go and give the compact tensor; from any thread, any number of times."""
-        try:
-            # Of two threads one finds it gone.
-            self._held.pop()
-        except IndexError:
-            return self.compact
-        self._carrier.drop_read()
-        return self.compact
+    event = core.mover.after(here, gathering.ended, gathering.completion)
+    if event is not None:
+        gathering.events.append(event)
+    return AwaitProjection(gathering, gathering, gathering.publish)

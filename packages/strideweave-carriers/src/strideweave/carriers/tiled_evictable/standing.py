@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .slots import Slab
-from .table import TileRecord
+from .table import Group, TileRecord
 
 if TYPE_CHECKING:
     from .core import Core
-    from .request import Request
 
 KEPT = 256
 """Selections per carrier whose places are remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Group):
     """The tiles ``codes``, in compact order, at rows ``places`` of ``slab`` while the table's ``epoch`` lasts."""
 
-    codes: Sequence[int]
-    epoch: int
-    records: tuple[TileRecord, ...]
-    slab: Slab
-    places: tuple[int, ...]
+    __slots__ = ("codes", "epoch", "index", "places", "slab")
+
+    def __init__(
+        self,
+        codes: Sequence[int],
+        epoch: int,
+        records: tuple[TileRecord, ...],
+        slab: Slab,
+        places: tuple[int, ...],
+    ) -> None:
+        super().__init__(records)
+        self.codes, self.epoch = codes, epoch
+        self.slab, self.places = slab, places
+        self.index: tuple[Any, Any] | None = None
+        """Where the tiles were gathered last, and ``places`` as an index tensor that is complete there."""
 
 
-def pin_resident(core: Core, request: Request, codes: tuple[int, ...], verb: str) -> Standing | None:
-    """Pin ``codes`` for ``request`` and count it as begun, if all lie on primary in one slab and none is on the move.
+def pin_resident(core: Core, request: Any, codes: tuple[int, ...], verb: str) -> Standing | None:
+    """Pin ``codes`` and count ``request`` as begun, if all lie on primary in one slab and none is about to move.
 
-    None means that nothing was changed.
+    ``unpin_resident`` undoes it. None means that nothing was changed.
 
     Raises:
         RuntimeError: a released carrier.
@@ -40,36 +47,44 @@ def pin_resident(core: Core, request: Request, codes: tuple[int, ...], verb: str
         if core.released:
             raise RuntimeError(f"{verb}: this {core.name} was released meanwhile")
         found = core.standing.get(id(codes))
-        if found is None or found.codes is not codes or found.epoch != core.table.epoch:
+        if found is None or found.epoch != core.table.epoch or found.codes is not codes:
             found = _look(core, codes)
-        if found is None:
-            return None
-        records = found.records
-        for record in records:
-            if record.claim is not None or record.transit is not None:
+            if found is None:
                 return None
-        core.table.touch_all(records)
-        for record in records:
-            record.users[request] = None
-        request.pinned = list(records)
-        core.admit(request)
-    core.stats.required(len(codes), 0, codes)
+        core.table.touch_group(found)
+        found.pin()
+        core.active[request] = None
+        core.gathering += 1
+        core.stats.hit(codes)
     return found
 
 
+def unpin_resident(core: Core, request: Any, standing: Standing) -> None:
+    """The tiles are needed no longer, and the request has ended."""
+    with core.lock:
+        standing.unpin()
+        core.active.pop(request, None)
+        core.gathering -= 1
+        core.idle.notify_all()
+
+
 def _look(core: Core, codes: tuple[int, ...]) -> Standing | None:
-    records = [core.table[code] for code in codes]
+    records = core.table.many(codes)
     slabs, places = set(), []
     for record in records:
-        if record.primary is None:
+        slot = record.primary
+        if slot is None or record.claim is not None or record.transit is not None:
             return None
-        slabs.add(record.primary.slab)
-        places.append(record.primary.place)
+        slabs.add(slot.slab)
+        places.append(slot.place)
     if len(slabs) > 1:
         return None
     if len(core.standing) >= KEPT:
-        core.standing.clear()
+        core.forget_standing()
     # Under the tuple's identity: a selection gives the same one each time, and it lives as long as the entry.
+    before = core.standing.pop(id(codes), None)
+    if before is not None:
+        before.drop()
     found = core.standing[id(codes)] = Standing(
         codes, core.table.epoch, tuple(records), slabs.pop(), tuple(places)
     )

@@ -63,6 +63,8 @@ class Recorder:
         self.log: deque[tuple[float, int, bool]] = deque(maxlen=LOG)
         self.began = time.perf_counter()
         self._unread: set[int] = set()
+        # Counted under the carrier's lock: the most frequent request need not take another one.
+        self._all_hits = self._all_hit_tiles = 0
 
     def renew_in_child(self) -> None:
         """A fresh lock in a forked child."""
@@ -111,7 +113,18 @@ class Recorder:
             if self._unread:
                 self._unread.difference_update(codes)
 
+    def hit(self, codes: Sequence[int]) -> None:
+        """A request begins whose ``codes`` are all on primary; the caller holds the carrier's lock."""
+        self._all_hits += 1
+        self._all_hit_tiles += len(codes)
+        if self._unread:
+            with self._lock:
+                self._unread.difference_update(codes)
+
     def snapshot(self, resident: int, peak: int) -> Stats:
         """The counters now."""
         with self._lock:
-            return Stats(**self.counts, resident_tiles=resident, peak_resident_tiles=peak)  # type: ignore[arg-type] # counters are whole numbers where ints are declared
+            counts = dict(self.counts)
+            counts["requests"] += self._all_hits
+            counts["hits"] += self._all_hit_tiles
+            return Stats(**counts, resident_tiles=resident, peak_resident_tiles=peak)  # type: ignore[arg-type] # counters are whole numbers where ints are declared

@@ -26,10 +26,58 @@ class TileState:
     dirty: bool
 
 
+class Group:
+    """Tiles that are pinned and used together, at the cost of one: each record knows its groups, and those their pins.
+
+    Under the owner's lock, like the records.
+    """
+
+    __slots__ = ("_dropped", "pins", "records", "rooted")
+
+    what = "project"
+
+    def __init__(self, records: tuple[TileRecord, ...]) -> None:
+        self.records = records
+        self.pins = 0
+        self.rooted = False
+        """Whether every record knows the group."""
+        self._dropped = False
+
+    def pin(self) -> None:
+        """Keep the values valid and where they are, until ``unpin``."""
+        self.pins += 1
+        if not self.rooted:
+            self.rooted = True
+            for record in self.records:
+                if record.groups is None:
+                    record.groups = {}
+                record.groups[self] = None
+
+    def unpin(self) -> None:
+        """Undo one ``pin``."""
+        self.pins -= 1
+        if self._dropped and not self.pins:
+            self._unroot()
+
+    def drop(self) -> None:
+        """Nobody will pin the group again."""
+        self._dropped = True
+        if not self.pins:
+            self._unroot()
+
+    def _unroot(self) -> None:
+        self.rooted = False
+        for record in self.records:
+            if record.groups is not None:
+                record.groups.pop(self, None)
+
+
 class TileRecord:
     """One touched tile. A clean tile on primary without a secondary slot is a promoted zero."""
 
-    __slots__ = ("claim", "code", "dirty", "primary", "secondary", "stamp", "transit", "users", "valid")
+    __slots__ = (
+        *("claim", "code", "dirty", "groups", "primary", "secondary", "stamp", "transit", "users", "valid"),
+    )
 
     def __init__(
         self, code: int, valid: bool, dirty: bool, primary: Slot | None, secondary: Slot | None
@@ -40,6 +88,8 @@ class TileRecord:
         """When it was last used, on a clock that all tables share."""
         self.users: dict[Any, None] = {}
         """Requests that need the value."""
+        self.groups: dict[Group, None] | None = None
+        """Groups that the tile is in, pinned or not; see ``needed``."""
         self.transit: Any = None
         """The batch that is moving it into or out of primary."""
         self.claim: Any = None
@@ -61,10 +111,34 @@ class TileRecord:
 
     def is_free(self) -> bool:
         """Whether nobody needs, moves or has claimed it."""
-        return not self.users and self.transit is None and self.claim is None
+        return self.transit is None and self.claim is None and not self.needed()
+
+    def needed(self) -> bool:
+        """Whether a request needs the value, by itself or through a group that it pins."""
+        return bool(self.users) or (self.groups is not None and self.is_grouped())
+
+    def holders(self) -> list[str]:
+        """What keeps it from being free, in words."""
+        found = [self.claim.what] if self.claim is not None else []
+        found += [user.what for user in self.users]
+        if self.is_grouped():
+            found.append(Group.what)
+        return found if found or self.transit is None else [self.transit.request.what]
+
+    def is_grouped(self) -> bool:
+        """Whether a group that is pinned has the tile. Those that are not are forgotten until they are again."""
+        for group in tuple(self.groups or ()):
+            if group.pins:
+                return True
+            group.rooted = False
+            self.groups.pop(group)  # type: ignore[union-attr] # it gave the group
+        return False
 
 
 _clock = count(1)
+
+LATE = 128
+"""Groups whose use is noted before it is entered tile by tile."""
 
 
 class TileTable:
@@ -75,7 +149,9 @@ class TileTable:
         self._records: dict[int, TileRecord] = {}
         self._resident: dict[int, TileRecord] = {}
         self.epoch = 0
-        """Advances whenever a tile comes onto primary or leaves it."""
+        """Advances whenever a tile comes onto primary, leaves it, or is about to."""
+        self._late: dict[Group, int] = {}
+        """Groups that were used since the order was last brought up to date, with the time."""
 
     def __getitem__(self, code: int) -> TileRecord:
         record = self._records.get(code)
@@ -117,25 +193,43 @@ class TileTable:
             for code in range(self.count):
                 if code not in self._records:
                     yield self._fresh(code)
+        self._settle()
         yield from self._resident.values()
 
     def touch(self, record: TileRecord) -> None:
         """Count ``record``, which is on primary, as the most recently used."""
+        self._settle()
         self._resident.pop(record.code, None)
         self._resident[record.code] = record
         record.stamp = next(_clock)
 
-    def touch_all(self, records: Iterable[TileRecord]) -> None:
-        """``touch`` each, as one use."""
-        stamp, resident = next(_clock), self._resident
-        for record in records:
-            code = record.code
-            resident.pop(code, None)
-            resident[code] = record
-            record.stamp = stamp
+    def touch_group(self, group: Group) -> None:
+        """``touch`` each of the records, all on primary, as one use; they are reordered when the order is asked for."""
+        self._late.pop(group, None)
+        self._late[group] = next(_clock)
+        if len(self._late) > LATE:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Enter the uses of groups, oldest first: of several uses of a tile the last is what counts."""
+        if not self._late:
+            return
+        resident = self._resident
+        for group, stamp in self._late.items():
+            for record in group.records:
+                code = record.code
+                resident.pop(code, None)
+                resident[code] = record
+                record.stamp = stamp
+        self._late.clear()
+
+    def disturb(self) -> None:
+        """Tiles are claimed or begin to move: what was known about where tiles lie is to be looked up again."""
+        self.epoch += 1
 
     def place_all(self, loads: Iterable[tuple[TileRecord, Any, Slot]]) -> None:
         """``place`` each record at its target, as one use, and end its move."""
+        self._settle()
         self.epoch += 1
         stamp, resident = next(_clock), self._resident
         for record, _, target in loads:
@@ -154,6 +248,7 @@ class TileTable:
         """``record`` is on primary no longer; the slot it had."""
         slot = record.primary
         assert slot is not None
+        self._settle()
         self.epoch += 1
         record.primary = None
         self._resident.pop(record.code, None)

@@ -27,7 +27,7 @@ def promote(parts: Sequence[tuple[Core, tuple[int, ...]]], verb: str = "promote"
         for core, codes in parts:
             _check(core, codes, verb)
         for core, codes in parts:
-            request.cover(core.table.many(codes))
+            request.cover(core.table, core.table.many(codes))
             core.admit(request)
 
     def work() -> None:

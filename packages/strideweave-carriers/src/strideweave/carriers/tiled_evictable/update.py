@@ -53,16 +53,15 @@ def write_tiles(
         records = [core.table[c] for c in codes]
         for record in records:
             if not record.is_free():
-                who = record.claim or next(iter(record.users), None) or record.transit.request
                 raise RuntimeError(
-                    f"{verb}: tile {core.geometry.coordinate(record.code)} is needed by an incomplete {who.what}; "
-                    "wait() for its handle first, or call wait_idle()"
+                    f"{verb}: tile {core.geometry.coordinate(record.code)} is needed by an incomplete "
+                    f"{record.holders()[0]}; wait() for its handle first, or call wait_idle()"
                 )
             if not blank and not record.valid:
                 raise RuntimeError(
                     f"{verb}: tile {core.geometry.coordinate(record.code)} has no value yet; replace it as a whole"
                 )
-        request.cover(records)
+        request.cover(core.table, records)
         core.admit(request)
     found: list[tuple[int, Slot]] = []
     prepared = core.mover.prepare()
