@@ -35,6 +35,7 @@
 #endif
 #ifdef TILEFOUNDRY_USE_ASYNC
 #include <tilefoundry/runtime/cuda/ops/copy_async.cuh>
+#include <tilefoundry/runtime/cuda/ops/staged_packs.cuh>
 #endif
 #ifdef TILEFOUNDRY_USE_MMA
 #include <tilefoundry/runtime/cuda/ops/mma.cuh>

@@ -2,19 +2,12 @@
 /// `ops::matmul`: the one entry; the tier follows from element types, the block's size and the architecture.
 #pragma once
 
+#include <tilefoundry/runtime/cuda/dynamic_shared.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_mma.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_simt.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_stream.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_tma.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_wgmma.cuh>
-
-/// Dynamic shared memory of the kernel as an array of bytes at a multiple of 1024; a host that runs kernels for tests
-/// has static memory instead.
-#if defined(__CUDACC__)
-#define TILEFOUNDRY_DYNAMIC_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
-#else
-#define TILEFOUNDRY_DYNAMIC_SHARED(name) alignas(1024) static unsigned char name[64 * 1024]
-#endif
 
 namespace tilefoundry {
 namespace ops {

@@ -81,6 +81,7 @@ class Packs:
         mask: a bool that must hold for stores, or None.
         again: later loops use the packs of this one, which stay in registers.
         held: packs of earlier loops that this one uses.
+        staged: packs for later loops lie in shared memory, each thread's where no other reads.
     """
 
     first: Var
@@ -98,6 +99,13 @@ class Packs:
     mask: Var | None = None
     again: bool = False
     held: tuple[Var, ...] = ()
+    staged: bool = False
+
+    @property
+    def staged_bytes(self) -> int:
+        """Bytes of shared memory that the packs read by this loop take."""
+        kinds = [pack.name.type.dtype.itemsize for pack in self.loads if pack.once]  # type: ignore[union-attr]  # tensors
+        return sum(kinds) * self.threads * (self.elements or 0) if self.staged else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,13 @@ _NARROW = 32
 """Packs of a row that one warp or less takes, a pack per thread."""
 
 _WIDE = 2048
-"""A row of more packs than these is read once per pass, the first time from memory and then from the caches: that was
-faster than holding it in registers, of which two blocks would then need more than there are."""
+"""A row of more packs than these does not stay in registers, of which two blocks would need more than there are: it
+waits in shared memory, or is read once per pass, the first time from memory and then from the caches."""
+
+_STAGING_THREADS = 512
+_STAGED = 112 * 1024
+"""Bytes of a row that waits in shared memory, at most: a multiprocessor holds two blocks of this size. With one alone
+memory would lie idle while its row is joined."""
 
 _MANY_THREADS = 512
 _PROCESSORS = 132
@@ -35,12 +40,14 @@ class Geometry:
         width: elements that move together.
         elements: elements that one thread takes of a row, a multiple of ``width``; None where only the call
             knows.
+        staged: the elements of a row that more than one pass reads wait in shared memory, not in registers.
     """
 
     threads: int
     rows: int
     width: int
     elements: int | None
+    staged: bool = False
 
     @property
     def tile(self) -> int:
@@ -58,8 +65,11 @@ def pack_width(item_sizes: list[int], extent: Dim) -> int:
     return width
 
 
-def reduced_geometry(extent: Dim, rows: Dim, width: int) -> Geometry:
-    """For rows that are joined: all of a row's elements lie with the threads of one block."""
+def reduced_geometry(extent: Dim, rows: Dim, width: int, kept: int = 0) -> Geometry:
+    """For rows that are joined: all of a row's elements lie with the threads of one block.
+
+    ``kept`` is the bytes per element of what several passes read and may wait in shared memory.
+    """
     if not isinstance(extent, int):
         most = bounds(extent)[1]
         threads = 32 if most <= 512 else 128 if most <= 4096 else BLOCK
@@ -70,6 +80,9 @@ def reduced_geometry(extent: Dim, rows: Dim, width: int) -> Geometry:
         elements = -(-packs // threads)
         return Geometry(threads, _rows_per_block(threads, rows), 1, elements if elements <= _KEPT else None)
     if packs > _WIDE:
+        pieces = -(-packs // _STAGING_THREADS)
+        if 0 < _STAGING_THREADS * pieces * width * kept <= _STAGED:
+            return Geometry(_STAGING_THREADS, 1, width, pieces * width, staged=True)
         return Geometry(MOST_THREADS, 1, width, None)
     threads, pieces = (_power_of_two(packs), 1) if packs <= _NARROW else _shared(packs)
     return Geometry(threads, _rows_per_block(threads, rows), width, pieces * width)

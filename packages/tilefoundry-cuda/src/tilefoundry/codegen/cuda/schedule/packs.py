@@ -28,6 +28,7 @@ class PackTable:
         slot: position inside a pack.
         loads, stores: of the loop that is being written.
         kept: (view, axes) -> registers, for packs that stay at hand for later loops.
+        staged: kept packs lie in shared memory, each thread's where no other reads.
         checks: everything whose alignment the wide path depends on.
     """
 
@@ -40,6 +41,7 @@ class PackTable:
     kept: dict[object, Var] = field(default_factory=dict)
     checks: dict[tuple[str, Dim], Var] = field(default_factory=dict)
     multiples: dict[Dim, None] = field(default_factory=dict)
+    staged: bool = False
     count: int = 0
 
     def begin(self) -> None:

@@ -23,6 +23,7 @@ from tilefoundry.codegen.cuda.schedule.geometry import (
     streaming_geometry,
 )
 from tilefoundry.codegen.cuda.schedule.packs import PackScope, PackTable, register_place
+from tilefoundry.codegen.cuda.schedule.staging import kept_bytes
 from tilefoundry.codegen.cuda.statements import WIDTH, Combine, Packs, RegisterArray, WidePath
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.passes import Names
@@ -60,7 +61,8 @@ def _reduced(
 ) -> tuple[TirStmt, ...]:
     items = product(loop.extent for loop in outer)
     last = inner[-1]
-    geometry = reduced_geometry(last.extent, items, _width(plan, last.axis, last.extent))
+    width = _width(plan, last.axis, last.extent)
+    geometry = reduced_geometry(last.extent, items, width, kept_bytes(plan, inner))
     block = Block(names, items, geometry.rows, geometry.threads)
 
     def written(own: Geometry) -> tuple[_Passes, list[TirStmt]]:
@@ -128,7 +130,7 @@ class _Passes:
             DimVar(self.row.names.fresh("slot"), 0, 17),
         )
         holds = self._in_registers()
-        self.table = PackTable(self.loops[-1].axis, first, slot, holds)
+        self.table = PackTable(self.loops[-1].axis, first, slot, holds, staged=holds and self.geometry.staged)
 
     def _in_registers(self) -> bool:
         return self.geometry.elements is not None and len(self.loops) == 1 and bool(self.plan.nest.reduced)
@@ -153,7 +155,7 @@ class _Passes:
 
     def _reserve(self) -> None:
         """Registers for values that later passes need and that cost much to compute again."""
-        wanted = spilled_values(self.plan) if self._in_registers() else ()
+        wanted = spilled_values(self.plan) if self._in_registers() and not self.table.staged else ()
         elements = self.geometry.elements or 0
         if len(wanted) * elements > _MOST_KEPT:
             return
@@ -250,6 +252,7 @@ class _Passes:
             body=tuple(body),
             mask=self.block.live,
             again=self.table.keeps,
+            staged=self.table.staged,
             held=tuple(var for var in self.table.kept.values() if var not in loaded),
         )
         for loop in reversed(self.loops[:-1]):

@@ -9,7 +9,7 @@ from tilefoundry.codegen.cpu.emit.scalars import dtype_name
 from tilefoundry.codegen.cpu.emit.source import written_buffers
 from tilefoundry.codegen.cuda.source.matmul import FETCHING, shared_symbol
 from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
-from tilefoundry.codegen.cuda.statements import Combine, TileMatmul, inner_statements
+from tilefoundry.codegen.cuda.statements import Combine, Packs, TileMatmul, inner_statements
 from tilefoundry.codegen.cuda.tiles import TileAsync, TileMma, TileReduce, TileShared, TileSync
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
@@ -37,7 +37,9 @@ def used_features(kernels: Sequence[PrimFunction]) -> tuple[str, ...]:
     found = {"ELEMENTWISE"}
     for kernel in kernels:
         for stmt in inner_statements(kernel.body):
-            if isinstance(stmt, (Accumulator, Combine, TileReduce)):
+            if isinstance(stmt, Packs) and stmt.staged:
+                found.add("ASYNC")
+            elif isinstance(stmt, (Accumulator, Combine, TileReduce)):
                 found.add("REDUCE")
             elif isinstance(stmt, TileSync):
                 found.add("SYNC")
@@ -89,7 +91,10 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
 
 def takes_dynamic_shared(function: PrimFunction) -> bool:
     """Whether a launch gives the kernel shared memory, as much as its image says."""
-    return any(_fetches(stmt) or _lies_in_launch(stmt) for stmt in inner_statements(function.body))
+    return any(
+        _fetches(stmt) or _lies_in_launch(stmt) or _is_staged(stmt)
+        for stmt in inner_statements(function.body)
+    )
 
 
 def takes_turns(function: PrimFunction) -> bool:
@@ -101,6 +106,10 @@ def _lies_in_launch(stmt: object) -> bool:
     return isinstance(stmt, TileShared) and stmt.offset is not None
 
 
+def _is_staged(stmt: object) -> bool:
+    return isinstance(stmt, Packs) and stmt.staged
+
+
 def _fetches(stmt: object) -> TypeGuard[TileMatmul]:
     return isinstance(stmt, TileMatmul) and stmt.threads == FETCHING
 
@@ -110,6 +119,11 @@ def _shared_size(function: PrimFunction, out: Writer) -> None:
     placed = [stmt for stmt in inner_statements(function.body) if isinstance(stmt, TileShared)]
     if any(_lies_in_launch(stmt) for stmt in placed):
         kib = (sum(stmt.bytes for stmt in placed) + 1023) // 1024
+        name = shared_symbol(symbol_of(function.name))
+        out.line(f'extern "C" __device__ unsigned char {name}[{kib}] = {{}};')
+    staged = [stmt for stmt in inner_statements(function.body) if isinstance(stmt, Packs) and stmt.staged]
+    if staged:
+        kib = (sum(stmt.staged_bytes for stmt in staged) + 1023) // 1024
         name = shared_symbol(symbol_of(function.name))
         out.line(f'extern "C" __device__ unsigned char {name}[{kib}] = {{}};')
     for stmt in inner_statements(function.body):

@@ -54,12 +54,13 @@ class DeviceEmitter(StatementEmitter):
     buffers that the kernel stores to: they are never read past the caches that see its writes.
     """
 
-    __slots__ = ("_registers", "narrow", "written")
+    __slots__ = ("_registers", "_staged", "narrow", "written")
 
     def __init__(self, out: Writer, *, narrow: bool = False, written: Collection[str] = ()) -> None:
         super().__init__(out, dict(_FIXED))
         self.written = written
         self._registers: set[str] = set()
+        self._staged = 0
         self.narrow = narrow
 
     def stmts(self, stmts: tuple[TirStmt, ...]) -> None:
@@ -161,6 +162,9 @@ class DeviceEmitter(StatementEmitter):
     def _pieces(self, stmt: Packs, elements: int) -> None:
         """All loads from memory first, so that they are under way together; then the body pack by pack. What other
         threads read too comes out of a cache and would only hold registers; so would packs of one element."""
+        if stmt.staged:
+            self._pieces_staged(stmt, elements)
+            return
         if stmt.again:
             self._pieces_together(stmt, elements)
             return
@@ -187,6 +191,39 @@ class DeviceEmitter(StatementEmitter):
                         self._load(pack, "[piece_]")
         self.out.line("CUTE_UNROLL")
         self._pieces_one_by_one(stmt, elements, [pack for pack in stmt.loads if pack not in first])
+
+    def _pieces_staged(self, stmt: Packs, elements: int) -> None:
+        """The row goes to shared memory as a whole, asynchronously; every pass takes its packs from there."""
+        fetched = [pack for pack in stmt.loads if pack.once]
+        for pack in fetched:
+            self._stage(pack, stmt, elements)
+        if fetched:
+            self.out.line("CUTE_UNROLL")
+            with self.out.block(f"for (int piece_ = 0; piece_ < {elements} / V_; ++piece_) {{"):
+                self._first(stmt)
+                with _Guarded(self, stmt):
+                    for pack in fetched:
+                        self.out.line(f"{_stage_name(pack.name)}.fetch(piece_, {self._source(pack)});")
+            self.out.line("ops::cp_async_commit();")
+            self.out.line("ops::cp_async_wait();")
+        self.out.line("CUTE_UNROLL")
+        with self.out.block(f"for (int piece_ = 0; piece_ < {elements} / V_; ++piece_) {{"):
+            self._first(stmt)
+            with _Guarded(self, stmt):
+                for var in (*stmt.held, *(pack.name for pack in fetched)):
+                    self.out.line(f"auto const {_register_name(var)} = {_stage_name(var)}[piece_];")
+                    self.names[var.name] = f"{_register_name(var)}.value"  # type: ignore[index]  # a dict
+                self.declare_packs([pack for pack in stmt.loads if pack not in fetched], load=True)
+                self._elements(stmt)
+
+    def _stage(self, pack: Pack, stmt: Packs, elements: int) -> None:
+        """Where the packs of a row wait, behind those before them."""
+        if self._staged == 0:
+            self.out.line("TILEFOUNDRY_DYNAMIC_SHARED(stage_);")
+        kind = f"ops::StagedPacks<{self._pack_type(pack)}, {stmt.threads}>"
+        place = f"stage_ + {self._staged}" if self._staged else "stage_"
+        self.out.line(f"const {kind} {_stage_name(pack.name)}({place}, {self.name(stmt.lane)});")
+        self._staged += _dtype(pack.name).itemsize * stmt.threads * elements
 
     def _pieces_one_by_one(self, stmt: Packs, elements: int, loads: Sequence[Pack]) -> None:
         with self.out.block(f"for (int piece_ = 0; piece_ < {elements} / V_; ++piece_) {{"):
@@ -259,14 +296,16 @@ class DeviceEmitter(StatementEmitter):
         return f"detail::Pack<{dtype_name(_dtype(pack.name))}, V_>"
 
     def _load(self, pack: Pack, place: str) -> None:
-        kind = self._pack_type(pack)
-        source = f"reinterpret_cast<{kind} const*>({self.name(pack.buffer)} + {self.dim(pack.index)})"
+        source = self._source(pack)
         value = (
             f"detail::load_streaming({source})"
             if pack.once and pack.buffer.name not in self.written
             else f"*{source}"
         )
         self.out.line(f"{_pack_name(pack)}{place} = {value};")
+
+    def _source(self, pack: Pack) -> str:
+        return f"reinterpret_cast<{self._pack_type(pack)} const*>({self.name(pack.buffer)} + {self.dim(pack.index)})"
 
     def _combine(self, stmt: Combine) -> None:
         """``ops::reduce`` of partial values over one axis of the block's threads."""
@@ -320,6 +359,10 @@ class _Guarded:
 
 def _register_name(var: Var) -> str:
     return var.name.replace(".", "") + "_"
+
+
+def _stage_name(var: Var) -> str:
+    return f"{_register_name(var)}stage_"
 
 
 def _pack_name(pack: Pack) -> str:
