@@ -101,6 +101,20 @@ CUTE_HOST_DEVICE auto part_of_plain(Plain const& plain, SL const& sl) {
   return project_modes(plain.data(), addressed);
 }
 
+/// A plain tensor that holds what `own` holds, as a row-major reshape of it, with own's modes.
+template <class Plain, class Own>
+CUTE_HOST_DEVICE auto plain_as(Plain const& plain, Own const& own) {
+  using P = decltype(cute::flatten(cute::wrap(plain.shape())));
+  using O = decltype(cute::flatten(cute::wrap(own.shape())));
+  if constexpr (may_equal<P, O>()) {
+    return cute::make_tensor(plain.data(), plain.layout());
+  } else {
+    return cute::make_tensor(plain.data(), reshape_to(plain.layout(), cute::wrap(own.shape())));
+  }
+}
+
+/// Whether a plain tensor of this type holds the whole value, not the instance's part. Where nothing is split the two
+/// are one: both are row-major reshapes.
 template <class Plain, class SL>
 CUTE_HOST_DEVICE constexpr bool holds_whole_value() {
   using Local = decltype(cute::size(shard_layout_local_shape(stdx::declval<SL const&>())));
@@ -119,8 +133,10 @@ CUTE_HOST_DEVICE constexpr bool holds_whole_value() {
 
 /// Copy a sharded value into a plain tensor. Every instance takes part and writes what it owns.
 ///
-/// A dst as large as the canonical shape holds the whole value (it is its row-major reshape): all instances together
-/// fill it. A dst as large as one instance's part is that instance's own. A dst of dynamic size counts as whole.
+/// A dst as large as the canonical shape holds the whole value: all instances together fill it. A dst as large as one
+/// instance's part is that instance's own. A dst of dynamic size counts as whole. Either way dst is the row-major
+/// reshape of the canonical (or local) shape, coordinate for coordinate where the extents are equal. No barrier and no
+/// workspace: an instance sees at once what it wrote itself, the others' elements after a barrier.
 template <class T, class GL, class SL, class DT>
 CUTE_HOST_DEVICE void copy(ShardTensor<T, GL, SL> const& src, DT& dst) {
   static_assert(!stdx::is_pointer_v<DT>, "tilefoundry::copy: wrap a raw pointer first, as in as_gmem(p, layout)");
@@ -129,7 +145,8 @@ CUTE_HOST_DEVICE void copy(ShardTensor<T, GL, SL> const& src, DT& dst) {
     auto own = detail::project_modes(src.engine.data(), src.shard_layout);
     detail::copy_views(own, part);
   } else {
-    detail::copy_views(local(src), cute::make_tensor(dst.data(), dst.layout()));
+    auto own = local(src);
+    detail::copy_views(own, detail::plain_as(dst, own));
   }
 }
 
@@ -142,7 +159,8 @@ CUTE_HOST_DEVICE void copy(ST const& src, ShardTensor<T, GL, SL>& dst) {
     auto own = detail::project_modes(dst.engine.data(), dst.shard_layout);
     detail::copy_views(part, own);
   } else {
-    detail::copy_views(cute::make_tensor(src.data(), src.layout()), local(dst));
+    auto own = local(dst);
+    detail::copy_views(detail::plain_as(src, own), own);
   }
 }
 
