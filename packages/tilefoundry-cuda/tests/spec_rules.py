@@ -30,6 +30,10 @@ RULES = {
     "ops.all": "Every op of the language compiles and equals the evaluator.",
     "programs.random": "Random programs equal the evaluator; a failure is shown on a small program.",
     "explain.kernels": "explain gives kernels, bytes, operations, bounds, and why values are passed through memory.",
+    "explain.launches": "explain gives each launch's path and geometry before anything is compiled.",
+    "kernels.records": "Every launch's path, geometry, registers and memories are known, also from the cache and after "
+    "saving; the image, cuobjdump and the driver agree on them.",
+    "kernels.symbols": "A kernel's symbol carries its path in the program, at most 128 characters of it.",
     # The calling convention, compiled in
     "args.refused": "Count, rank, dtype, extents, equal values of one DimVar, device and strides are checked before "
     "anything runs, naming entry, parameter, expected and actual.",

@@ -125,7 +125,7 @@ def test_shared_memory_beyond_a_kernels_own_comes_from_the_launch():
     placed = [stmt for stmt in inner_statements(kernel.body) if isinstance(stmt, TileShared)]
     assert [(stmt.offset, stmt.bytes) for stmt in placed] == [(0, 65536)]
     source = BACKEND.emit(lowered, H200, CompilerOptions()).parts
-    assert "kernel_k0_large_shared_shared_kib[64]" in source.devices[0]
+    assert "kernel_large_shared_k0_large_shared_shared_kib[64]" in source.devices[0]
     assert [(kernel.shares, kernel.in_turns) for kernel in source.kernels] == [(True, False)]
 
 

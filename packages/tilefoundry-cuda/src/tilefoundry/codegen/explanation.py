@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilefoundry.codegen.cpu.backend import CpuBackend
@@ -13,6 +13,7 @@ from tilefoundry.codegen.cpu.schedule.plan import sample
 from tilefoundry.codegen.cpu.schedule.whole import WHOLE_OPS
 from tilefoundry.codegen.cuda.backend import CudaBackend
 from tilefoundry.codegen.cuda.schedule.whole import CUDA_WHOLE_OPS
+from tilefoundry.codegen.launch_paths import launch_records
 from tilefoundry.ir.core.expr import Bind, Call, FunctionCall, Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function, Variant
@@ -20,6 +21,7 @@ from tilefoundry.ir.passes import Pass, Pipeline
 from tilefoundry.ir.tir import SCALAR_OPS, Comment, Launch, PrimFunction, walk_tir
 from tilefoundry.ir.types import Dim, TensorType, TupleType, Type, dim_vars, evaluate_dim
 from tilefoundry.ir.types.dim import product
+from tilefoundry.runtime import KernelRecord
 from tilefoundry.target import CompilerOptions, CpuTarget, Target
 from tilefoundry.verbs import as_module, resolved_target
 
@@ -43,6 +45,7 @@ class KernelFacts:
         flops: scalar operations, two per multiply-add; costly functions count as several.
         unfused: (reader, reason) for every value that another kernel reads from memory.
         balance: operations per byte above which arithmetic is what bounds it.
+        launch: its path in the program and, on a GPU, its geometry; registers are known when it is compiled.
     """
 
     name: str
@@ -52,6 +55,7 @@ class KernelFacts:
     flops: Dim
     unfused: tuple[tuple[str, str], ...]
     balance: float = 8.0
+    launch: KernelRecord | None = None
 
     def bound(self, extents: dict[str, int]) -> str:
         """``"memory"`` or ``"arithmetic"`` at these extents."""
@@ -83,6 +87,8 @@ class Explanation:
             yield f"    ops: {', '.join(kernel.ops)}"
             yield f"    reads {kernel.reads} bytes, writes {kernel.writes}, computes {kernel.flops}"
             yield f"    {kernel.bound_text()}"
+            if kernel.launch is not None:
+                yield f"    launched as {kernel.launch}"
             for reader, reason in kernel.unfused:
                 yield f"    apart from {reader}: {reason}"
 
@@ -100,10 +106,14 @@ def explain(mod: Any, *, target: Target | str | None = None) -> Explanation:
     module = as_module(mod)
     resolved = resolved_target(module, target, "cpu")
     backend = CpuBackend() if isinstance(resolved, CpuTarget) else CudaBackend()
-    placed = Pipeline(_until_placed(backend.pipeline(resolved, CompilerOptions()))).run(module)
+    passes = backend.pipeline(resolved, CompilerOptions())
+    placing = _until_placed(passes)
+    placed = Pipeline(placing).run(module)
     entry = placed.entry_function()
     facts = _facts(entry, resolved.kind) if isinstance(entry, Function) else _authored(placed, module)
-    return Explanation(f"{module.name}.{entry.name}", str(resolved), tuple(facts))
+    launches = {one.name: one for one in launch_records(Pipeline(passes[len(placing) :]).run(placed))}
+    kernels = tuple(replace(kernel, launch=launches.get(kernel.name)) for kernel in facts)
+    return Explanation(f"{module.name}.{entry.name}", str(resolved), kernels)
 
 
 def _until_placed(passes: tuple[Pass, ...]) -> tuple[Pass, ...]:

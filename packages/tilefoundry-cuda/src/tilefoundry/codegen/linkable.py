@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilefoundry.ir.tir import PrimFunction
-from tilefoundry.runtime import EntryABI
+from tilefoundry.runtime import EntryABI, KernelRecord
 from tilefoundry.target import Target
 
 __all__ = ["LinkableModule"]
@@ -21,6 +21,7 @@ class LinkableModule:
         source: the text.
         functions: the TIR that it was written from.
         entry: ABI of the exported entry.
+        kernels: its launches in order, as far as they are known before anything is compiled.
     """
 
     target: Target
@@ -28,3 +29,4 @@ class LinkableModule:
     source: str
     functions: tuple[PrimFunction, ...]
     entry: EntryABI
+    kernels: tuple[KernelRecord, ...] = ()

@@ -10,7 +10,7 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k0_reduce(const f32* __restrict__ const x,
+extern "C" __global__ void __launch_bounds__(256) kernel_column_mean_k0_reduce(const f32* __restrict__ const x,
     f32* __restrict__ const output, const index_t M, const index_t N) {
   // v0 = tf.reduce(x, axes=(0), keepdim=False, kind=mean): f32[M]
   // with Mesh(cta, thread: block=((M + 127) // 128), row=8, lane=32) as m:
@@ -138,7 +138,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_k0_reduce", "k0_reduce", 0, 256, nullptr, false},
+  {"kernel_column_mean_k0_reduce", "column_mean_k0_reduce", 0, 256, nullptr, false},
 };
 host::Program program_(images_, kernels_);
 
@@ -167,7 +167,8 @@ void entry_function(host::Arguments const& arguments_) {
   const f32* const x = static_cast<const f32*>(data_[0]);
   f32* const output = static_cast<f32*>(data_[1]);
   const host::Call call_(program_, host::device_of(declaration_, bound_));
-  {  // k0_reduce
+  {
+    // column_mean_k0_reduce
     const index_t argument2_ = M;
     const index_t argument3_ = N;
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&x)),

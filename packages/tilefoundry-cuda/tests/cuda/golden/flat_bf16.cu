@@ -9,8 +9,8 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k0_silu_mul(const bf16* __restrict__ const g,
-    const bf16* __restrict__ const u, bf16* __restrict__ const output, const index_t M, const index_t N) {
+extern "C" __global__ void __launch_bounds__(256) kernel_flat_bf16_k0_silu_mul(const bf16* __restrict__ const
+    g, const bf16* __restrict__ const u, bf16* __restrict__ const output, const index_t M, const index_t N) {
   // v0 = tf.silu(g): bf16[N, M]
   // v1 = tf.mul(v0, u): bf16[N, M]
   // with Mesh(cta, thread: block=((M * N + 2047) // 2048), row=1, lane=256) as m:
@@ -93,7 +93,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_k0_silu_mul", "k0_silu_mul", 0, 256, nullptr, false},
+  {"kernel_flat_bf16_k0_silu_mul", "flat_bf16_k0_silu_mul", 0, 256, nullptr, false},
 };
 host::Program program_(images_, kernels_);
 
@@ -125,7 +125,8 @@ void entry_function(host::Arguments const& arguments_) {
   const bf16* const u = static_cast<const bf16*>(data_[1]);
   bf16* const output = static_cast<bf16*>(data_[2]);
   const host::Call call_(program_, host::device_of(declaration_, bound_));
-  {  // k0_silu_mul
+  {
+    // flat_bf16_k0_silu_mul
     const index_t argument3_ = M;
     const index_t argument4_ = N;
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&g)),

@@ -9,8 +9,8 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k0_index_select_add(const f32* __restrict__ const
-    table, const i64* __restrict__ const ids, const f32* __restrict__ const position,
+extern "C" __global__ void __launch_bounds__(256) kernel_gather_k0_index_select_add(const f32* __restrict__
+    const table, const i64* __restrict__ const ids, const f32* __restrict__ const position,
     f32* __restrict__ const output, const index_t M, const index_t N) {
   // v0 = tf.index_select(table, ids, dim=0): f32[N, M, 16]
   // v1 = tf.add(v0, position): f32[N, M, 16]
@@ -96,7 +96,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_k0_index_select_add", "k0_index_select_add", 0, 256, nullptr, false},
+  {"kernel_gather_k0_index_select_add", "gather_k0_index_select_add", 0, 256, nullptr, false},
 };
 host::Program program_(images_, kernels_);
 
@@ -131,7 +131,8 @@ void entry_function(host::Arguments const& arguments_) {
   const f32* const position = static_cast<const f32*>(data_[2]);
   f32* const output = static_cast<f32*>(data_[3]);
   const host::Call call_(program_, host::device_of(declaration_, bound_));
-  {  // k0_index_select_add
+  {
+    // gather_k0_index_select_add
     const index_t argument4_ = M;
     const index_t argument5_ = N;
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&table)),

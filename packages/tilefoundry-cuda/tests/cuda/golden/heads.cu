@@ -11,7 +11,7 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k0_matmul(const f32* __restrict__ const x,
+extern "C" __global__ void __launch_bounds__(256) kernel_heads_k0_matmul(const f32* __restrict__ const x,
     f32* __restrict__ const v3, const index_t M, const index_t N) {
   // v3 = tf.matmul(v1, v2): f32[N, 3, M, M]
   // with Mesh(cta, thread: tile=N * ((M + 63) // 64) * ((M + 63) // 64) * 3, t=256) as m:
@@ -45,8 +45,8 @@ extern "C" __global__ void __launch_bounds__(256) kernel_k0_matmul(const f32* __
   ops::matmul(a_, b_, place_, workspace_, ops::make_packed_epilogue<4>(store_, wide_));
 }
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k1_reduce_exp_sub(const f32* __restrict__ const v3,
-    f32* __restrict__ const v4, const index_t M, const index_t N) {
+extern "C" __global__ void __launch_bounds__(256) kernel_heads_k1_reduce_exp_sub(const f32* __restrict__ const
+    v3, f32* __restrict__ const v4, const index_t M, const index_t N) {
   // row_max = tf.reduce(v3, axes=(3), keepdim=True, kind=max): f32[N, 3, M, 1]
   // shifted = tf.sub(v3, row_max): f32[N, 3, M, M]
   // weight = tf.exp(shifted): f32[N, 3, M, M]
@@ -142,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_k1_reduce_exp_sub(const
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k2_matmul(const f32* __restrict__ const v4,
+extern "C" __global__ void __launch_bounds__(256) kernel_heads_k2_matmul(const f32* __restrict__ const v4,
     const f32* __restrict__ const x, f32* __restrict__ const output, const index_t M, const index_t N) {
   // v5 = tf.matmul(v4, v1): f32[N, 3, M, 8]
   // with Mesh(cta, thread: tile=N * ((M + 63) // 64) * 3, t=256) as m:
@@ -189,9 +189,9 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_k0_matmul", "k0_matmul", 0, 256, nullptr, false},
-  {"kernel_k1_reduce_exp_sub", "k1_reduce_exp_sub", 0, 256, nullptr, false},
-  {"kernel_k2_matmul", "k2_matmul", 0, 256, nullptr, false},
+  {"kernel_heads_k0_matmul", "heads_k0_matmul", 0, 256, nullptr, false},
+  {"kernel_heads_k1_reduce_exp_sub", "heads_k1_reduce_exp_sub", 0, 256, nullptr, false},
+  {"kernel_heads_k2_matmul", "heads_k2_matmul", 0, 256, nullptr, false},
 };
 host::Program program_(images_, kernels_);
 
@@ -225,7 +225,8 @@ void entry_function(host::Arguments const& arguments_) {
   const host::Slab slab_(slot1_ + host::padded(M * M * N * 12), call_.device());
   f32* const v3 = slab_.at<f32>(slot0_);
   f32* const v4 = slab_.at<f32>(slot1_);
-  {  // k0_matmul
+  {
+    // heads_k0_matmul
     const index_t argument2_ = M;
     const index_t argument3_ = N;
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&x)),
@@ -234,7 +235,8 @@ void entry_function(host::Arguments const& arguments_) {
         const_cast<void*>(static_cast<const void*>(&argument3_))};
     call_.launch(0, N * ((M + 63) / 64) * ((M + 63) / 64) * 3, args_);
   }
-  {  // k1_reduce_exp_sub
+  {
+    // heads_k1_reduce_exp_sub
     const index_t argument2_ = M;
     const index_t argument3_ = N;
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&v3)),
@@ -243,7 +245,8 @@ void entry_function(host::Arguments const& arguments_) {
         const_cast<void*>(static_cast<const void*>(&argument3_))};
     call_.launch(1, ((M * N * 3 + 1) / 2), args_);
   }
-  {  // k2_matmul
+  {
+    // heads_k2_matmul
     const index_t argument3_ = M;
     const index_t argument4_ = N;
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&v4)),

@@ -10,11 +10,11 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 288;
 
-extern "C" __device__ unsigned char kernel_k0_matmul_silu_mul_shared_kib[(ops::matmul_bytes<bf16, bf16,
-    288>() + 1023) / 1024] = {};
-extern "C" __global__ void TILEFOUNDRY_PAIRED_BLOCKS __launch_bounds__(288) kernel_k0_matmul_silu_mul(const
-    bf16* __restrict__ const x, const bf16* __restrict__ const w, const bf16* __restrict__ const gate,
-    bf16* __restrict__ const output, const index_t N) {
+extern "C" __device__ unsigned char kernel_linear_gated_k0_matmul_silu_mul_shared_kib[(ops::matmul_bytes<bf16,
+    bf16, 288>() + 1023) / 1024] = {};
+extern "C" __global__ void TILEFOUNDRY_PAIRED_BLOCKS __launch_bounds__(288)
+    kernel_linear_gated_k0_matmul_silu_mul(const bf16* __restrict__ const x, const bf16* __restrict__ const w,
+    const bf16* __restrict__ const gate, bf16* __restrict__ const output, const index_t N) {
   // v1 = tf.matmul(x, v0): bf16[N, 256]
   // v2 = tf.silu(gate): bf16[N, 256]
   // v3 = tf.mul(v1, v2): bf16[N, 256]
@@ -60,7 +60,8 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_k0_matmul_silu_mul", "k0_matmul_silu_mul", 0, 288, "kernel_k0_matmul_silu_mul_shared_kib", false},
+  {"kernel_linear_gated_k0_matmul_silu_mul", "linear_gated_k0_matmul_silu_mul", 0, 288,
+      "kernel_linear_gated_k0_matmul_silu_mul_shared_kib", false},
 };
 host::Program program_(images_, kernels_);
 
@@ -93,7 +94,8 @@ void entry_function(host::Arguments const& arguments_) {
   const bf16* const x = static_cast<const bf16*>(data_[2]);
   bf16* const output = static_cast<bf16*>(data_[3]);
   const host::Call call_(program_, host::device_of(declaration_, bound_));
-  {  // k0_matmul_silu_mul
+  {
+    // linear_gated_k0_matmul_silu_mul
     const index_t argument4_ = N;
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&x)),
         const_cast<void*>(static_cast<const void*>(&w)), const_cast<void*>(static_cast<const void*>(&gate)),

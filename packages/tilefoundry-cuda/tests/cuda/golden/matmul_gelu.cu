@@ -10,8 +10,8 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k0_matmul_gelu_add(const f32* __restrict__ const x,
-    const f32* __restrict__ const w, const f32* __restrict__ const b, f32* __restrict__ const output,
+extern "C" __global__ void __launch_bounds__(256) kernel_matmul_gelu_k0_matmul_gelu_add(const f32* __restrict__
+    const x, const f32* __restrict__ const w, const f32* __restrict__ const b, f32* __restrict__ const output,
     const index_t M, const index_t N) {
   // v0 = tf.matmul(x, w): f32[N, M]
   // v1 = tf.add(v0, b): f32[N, M]
@@ -59,7 +59,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_k0_matmul_gelu_add", "k0_matmul_gelu_add", 0, 256, nullptr, false},
+  {"kernel_matmul_gelu_k0_matmul_gelu_add", "matmul_gelu_k0_matmul_gelu_add", 0, 256, nullptr, false},
 };
 host::Program program_(images_, kernels_);
 
@@ -94,7 +94,8 @@ void entry_function(host::Arguments const& arguments_) {
   const f32* const b = static_cast<const f32*>(data_[2]);
   f32* const output = static_cast<f32*>(data_[3]);
   const host::Call call_(program_, host::device_of(declaration_, bound_));
-  {  // k0_matmul_gelu_add
+  {
+    // matmul_gelu_k0_matmul_gelu_add
     const index_t argument4_ = M;
     const index_t argument5_ = N;
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&x)),

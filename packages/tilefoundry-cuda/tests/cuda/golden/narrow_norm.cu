@@ -10,8 +10,8 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k0_square_reduce_rsqrt(const bf16* __restrict__ const
-    x, const bf16* __restrict__ const w, bf16* __restrict__ const output) {
+extern "C" __global__ void __launch_bounds__(256) kernel_narrow_norm_k0_square_reduce_rsqrt(const bf16*
+    __restrict__ const x, const bf16* __restrict__ const w, bf16* __restrict__ const output) {
   // wide = tf.cast(x, dtype=f32): f32[4096, 128]
   // wide_2 = tf.cast(w, dtype=f32): f32[128]
   // squared = tf.square(wide): f32[4096, 128]
@@ -165,7 +165,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_k0_square_reduce_rsqrt", "k0_square_reduce_rsqrt", 0, 256, nullptr, false},
+  {"kernel_narrow_norm_k0_square_reduce_rsqrt", "narrow_norm_k0_square_reduce_rsqrt", 0, 256, nullptr, false},
 };
 host::Program program_(images_, kernels_);
 
@@ -191,7 +191,8 @@ void entry_function(host::Arguments const& arguments_) {
   const bf16* const w = static_cast<const bf16*>(data_[1]);
   bf16* const output = static_cast<bf16*>(data_[2]);
   const host::Call call_(program_, host::device_of(declaration_, bound_));
-  {  // k0_square_reduce_rsqrt
+  {
+    // narrow_norm_k0_square_reduce_rsqrt
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&x)),
         const_cast<void*>(static_cast<const void*>(&w)), const_cast<void*>(static_cast<const void*>(&output))};
     call_.launch(0, 256, args_);

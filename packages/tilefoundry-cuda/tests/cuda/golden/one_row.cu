@@ -10,7 +10,7 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k0_matmul(const bf16* __restrict__ const x,
+extern "C" __global__ void __launch_bounds__(256) kernel_one_row_k0_matmul(const bf16* __restrict__ const x,
     const bf16* __restrict__ const w, bf16* __restrict__ const output) {
   // v1 = tf.matmul(x, v0): bf16[1, 9000]
   // with Mesh(cta, thread: tile=282, t=256) as m:
@@ -51,7 +51,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_k0_matmul", "k0_matmul", 0, 256, nullptr, false},
+  {"kernel_one_row_k0_matmul", "one_row_k0_matmul", 0, 256, nullptr, false},
 };
 host::Program program_(images_, kernels_);
 
@@ -77,7 +77,8 @@ void entry_function(host::Arguments const& arguments_) {
   const bf16* const x = static_cast<const bf16*>(data_[1]);
   bf16* const output = static_cast<bf16*>(data_[2]);
   const host::Call call_(program_, host::device_of(declaration_, bound_));
-  {  // k0_matmul
+  {
+    // one_row_k0_matmul
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&x)),
         const_cast<void*>(static_cast<const void*>(&w)), const_cast<void*>(static_cast<const void*>(&output))};
     call_.launch(0, 282, args_);

@@ -9,8 +9,8 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k0_exp_mul_add(const f32* __restrict__ const x,
-    const f32* __restrict__ const y, f32* __restrict__ const output, const index_t M, const index_t N) {
+extern "C" __global__ void __launch_bounds__(256) kernel_pointwise_k0_exp_mul_add(const f32* __restrict__ const
+    x, const f32* __restrict__ const y, f32* __restrict__ const output, const index_t M, const index_t N) {
   // v0 = tf.add(x, y): f32[N, M]
   // v1 = tf.exp(v0): f32[N, M]
   // v2 = tf.mul(v1, 0.5): f32[N, M]
@@ -99,7 +99,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_k0_exp_mul_add", "k0_exp_mul_add", 0, 256, nullptr, false},
+  {"kernel_pointwise_k0_exp_mul_add", "pointwise_k0_exp_mul_add", 0, 256, nullptr, false},
 };
 host::Program program_(images_, kernels_);
 
@@ -131,7 +131,8 @@ void entry_function(host::Arguments const& arguments_) {
   const f32* const y = static_cast<const f32*>(data_[1]);
   f32* const output = static_cast<f32*>(data_[2]);
   const host::Call call_(program_, host::device_of(declaration_, bound_));
-  {  // k0_exp_mul_add
+  {
+    // pointwise_k0_exp_mul_add
     const index_t argument3_ = M;
     const index_t argument4_ = N;
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&x)),

@@ -10,7 +10,7 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k0_reduce(const i32* __restrict__ const x,
+extern "C" __global__ void __launch_bounds__(256) kernel_several_k0_reduce(const i32* __restrict__ const x,
     i32* __restrict__ const output0, const index_t M, const index_t N) {
   // v0 = tf.reduce(x, axes=(1), keepdim=True, kind=sum): i32[N, 1]
   // with Mesh(cta, thread: block=((N + 1) // 2), row=2, lane=128) as m:
@@ -62,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_k0_reduce(const i32* __
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k1_reduce(const i32* __restrict__ const x,
+extern "C" __global__ void __launch_bounds__(256) kernel_several_k1_reduce(const i32* __restrict__ const x,
     i32* __restrict__ const output1, const index_t M, const index_t N) {
   // v1 = tf.reduce(x, axes=(1), keepdim=True, kind=max): i32[N, 1]
   // with Mesh(cta, thread: block=((N + 1) // 2), row=2, lane=128) as m:
@@ -114,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_k1_reduce(const i32* __
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k2_neg(const i32* __restrict__ const x,
+extern "C" __global__ void __launch_bounds__(256) kernel_several_k2_neg(const i32* __restrict__ const x,
     i32* __restrict__ const output2, const index_t M, const index_t N) {
   // v2 = tf.neg(x): i32[N, M]
   // with Mesh(cta, thread: block=((M * N + 1023) // 1024), row=1, lane=256) as m:
@@ -188,9 +188,9 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_k0_reduce", "k0_reduce", 0, 256, nullptr, false},
-  {"kernel_k1_reduce", "k1_reduce", 0, 256, nullptr, false},
-  {"kernel_k2_neg", "k2_neg", 0, 256, nullptr, false},
+  {"kernel_several_k0_reduce", "several_k0_reduce", 0, 256, nullptr, false},
+  {"kernel_several_k1_reduce", "several_k1_reduce", 0, 256, nullptr, false},
+  {"kernel_several_k2_neg", "several_k2_neg", 0, 256, nullptr, false},
 };
 host::Program program_(images_, kernels_);
 
@@ -225,7 +225,8 @@ void entry_function(host::Arguments const& arguments_) {
   i32* const output1 = static_cast<i32*>(data_[2]);
   i32* const output2 = static_cast<i32*>(data_[3]);
   const host::Call call_(program_, host::device_of(declaration_, bound_));
-  {  // k0_reduce
+  {
+    // several_k0_reduce
     const index_t argument2_ = M;
     const index_t argument3_ = N;
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&x)),
@@ -234,7 +235,8 @@ void entry_function(host::Arguments const& arguments_) {
         const_cast<void*>(static_cast<const void*>(&argument3_))};
     call_.launch(0, ((N + 1) / 2), args_);
   }
-  {  // k1_reduce
+  {
+    // several_k1_reduce
     const index_t argument2_ = M;
     const index_t argument3_ = N;
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&x)),
@@ -243,7 +245,8 @@ void entry_function(host::Arguments const& arguments_) {
         const_cast<void*>(static_cast<const void*>(&argument3_))};
     call_.launch(1, ((N + 1) / 2), args_);
   }
-  {  // k2_neg
+  {
+    // several_k2_neg
     const index_t argument2_ = M;
     const index_t argument3_ = N;
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&x)),

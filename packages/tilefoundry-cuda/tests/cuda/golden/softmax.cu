@@ -10,8 +10,8 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_k0_reduce_exp_sub(const f32* __restrict__ const x,
-    f32* __restrict__ const output, const index_t M, const index_t N) {
+extern "C" __global__ void __launch_bounds__(256) kernel_softmax_k0_reduce_exp_sub(const f32* __restrict__
+    const x, f32* __restrict__ const output, const index_t M, const index_t N) {
   // row_max = tf.reduce(x, axes=(1), keepdim=True, kind=max): f32[N, 1]
   // shifted = tf.sub(x, row_max): f32[N, M]
   // weight = tf.exp(shifted): f32[N, M]
@@ -119,7 +119,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_k0_reduce_exp_sub", "k0_reduce_exp_sub", 0, 256, nullptr, false},
+  {"kernel_softmax_k0_reduce_exp_sub", "softmax_k0_reduce_exp_sub", 0, 256, nullptr, false},
 };
 host::Program program_(images_, kernels_);
 
@@ -148,7 +148,8 @@ void entry_function(host::Arguments const& arguments_) {
   const f32* const x = static_cast<const f32*>(data_[0]);
   f32* const output = static_cast<f32*>(data_[1]);
   const host::Call call_(program_, host::device_of(declaration_, bound_));
-  {  // k0_reduce_exp_sub
+  {
+    // softmax_k0_reduce_exp_sub
     const index_t argument2_ = M;
     const index_t argument3_ = N;
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&x)),

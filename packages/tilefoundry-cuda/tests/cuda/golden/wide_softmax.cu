@@ -1,4 +1,5 @@
 // image 0
+#define TILEFOUNDRY_USE_ASYNC
 #define TILEFOUNDRY_USE_ELEMENTWISE
 #define TILEFOUNDRY_USE_REDUCE
 #include <tilefoundry/runtime.h>
@@ -6,12 +7,13 @@
 namespace tilefoundry {
 template <>
 CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept {
-  return cute::Shape<cute::Int<1024>>{};
+  return cute::Shape<cute::Int<512>>{};
 }
-[[maybe_unused]] constexpr int program_threads = 1024;
+[[maybe_unused]] constexpr int program_threads = 512;
 
-extern "C" __global__ void __launch_bounds__(1024) kernel_k0_reduce_exp_sub(const bf16* __restrict__ const x,
-    bf16* __restrict__ const output) {
+extern "C" __device__ unsigned char kernel_wide_softmax_k0_reduce_exp_sub_shared_kib[64] = {};
+extern "C" __global__ void __launch_bounds__(512) kernel_wide_softmax_k0_reduce_exp_sub(const bf16*
+    __restrict__ const x, bf16* __restrict__ const output) {
   // wide = tf.cast(x, dtype=f32): f32[64, 32768]
   // row_max = tf.reduce(wide, axes=(1), keepdim=True, kind=max): f32[64, 1]
   // shifted = tf.sub(wide, row_max): f32[64, 32768]
@@ -19,16 +21,25 @@ extern "C" __global__ void __launch_bounds__(1024) kernel_k0_reduce_exp_sub(cons
   // row_sum = tf.reduce(weight, axes=(1), keepdim=True, kind=sum): f32[64, 1]
   // row = tf.div(weight, row_sum): f32[64, 32768]
   // v0 = tf.cast(row, dtype=bf16): bf16[64, 32768]
-  // with Mesh(cta, thread: block=64, row=1, lane=1024) as m:
+  // with Mesh(cta, thread: block=64, row=1, lane=512) as m:
   auto const body_ = [&](auto width_) {
     constexpr int V_ = decltype(width_)::value;
-    const index_t lane = program_id<TopologyScope::thread>() % 1024;
+    const index_t lane = program_id<TopologyScope::thread>() % 512;
     const index_t item = index_t(program_id<TopologyScope::cta>());
     f32 row_max_total = ops::max_op::identity<f32>();
-    for (index_t first = lane * V_; first < 32768; first += 1024 * V_) {
-      detail::Pack<bf16, V_> pack0_;
-      pack0_ = detail::load_streaming(reinterpret_cast<detail::Pack<bf16,
-          V_> const*>(x + first + item * 32768));
+    TILEFOUNDRY_DYNAMIC_SHARED(stage_);
+    const ops::StagedPacks<detail::Pack<bf16, V_>, 512> pack0_stage_(stage_, lane);
+    CUTE_UNROLL
+    for (int piece_ = 0; piece_ < 64 / V_; ++piece_) {
+      const index_t first = (piece_ * 512 + lane) * V_;
+      pack0_stage_.fetch(piece_, reinterpret_cast<detail::Pack<bf16, V_> const*>(x + first + item * 32768));
+    }
+    ops::cp_async_commit();
+    ops::cp_async_wait();
+    CUTE_UNROLL
+    for (int piece_ = 0; piece_ < 64 / V_; ++piece_) {
+      const index_t first = (piece_ * 512 + lane) * V_;
+      auto const pack0_ = pack0_stage_[piece_];
       CUTE_UNROLL
       for (int slot = 0; slot < V_; ++slot) {
         const index_t j = first + slot;
@@ -38,8 +49,8 @@ extern "C" __global__ void __launch_bounds__(1024) kernel_k0_reduce_exp_sub(cons
       }
     }
     {
-      using MeshShape_ = cute::Shape<cute::Int<1>, cute::Int<1024>>;
-      using Mesh_ = cute::Layout<MeshShape_, cute::Stride<cute::Int<1024>, cute::_1>>;
+      using MeshShape_ = cute::Shape<cute::Int<1>, cute::Int<512>>;
+      using Mesh_ = cute::Layout<MeshShape_, cute::Stride<cute::Int<512>, cute::_1>>;
       using PartsShape_ = cute::Shape<cute::Int<1>, cute::Int<1>>;
       using Parts_ = cute::Layout<PartsShape_, cute::Stride<cute::_0, cute::_1>>;
       auto own_ = cute::make_tensor(&row_max_total, cute::make_layout(cute::Shape<cute::Int<1>>{}));
@@ -53,14 +64,14 @@ extern "C" __global__ void __launch_bounds__(1024) kernel_k0_reduce_exp_sub(cons
       ops::reduce<ops::max_op, ops::axes<>>(parts_, own_, workspace_);
     }
     f32 row_sum_total = ops::sum_op::identity<f32>();
-    for (index_t first = lane * V_; first < 32768; first += 1024 * V_) {
-      detail::Pack<bf16, V_> pack1_;
-      pack1_ = detail::load_streaming(reinterpret_cast<detail::Pack<bf16,
-          V_> const*>(x + first + item * 32768));
+    CUTE_UNROLL
+    for (int piece_ = 0; piece_ < 64 / V_; ++piece_) {
+      const index_t first = (piece_ * 512 + lane) * V_;
+      auto const pack0_ = pack0_stage_[piece_];
       CUTE_UNROLL
       for (int slot = 0; slot < V_; ++slot) {
         const index_t j_2 = first + slot;
-        const f32 x_at_2 = widen(pack1_.value[slot]);
+        const f32 x_at_2 = widen(pack0_.value[slot]);
         const f32 wide_2 = convert<f32>(x_at_2);
         const f32 shifted = wide_2 - row_max_total;
         const f32 weight = ops::approximate<ops::exp_op>{}(shifted);
@@ -68,8 +79,8 @@ extern "C" __global__ void __launch_bounds__(1024) kernel_k0_reduce_exp_sub(cons
       }
     }
     {
-      using MeshShape_ = cute::Shape<cute::Int<1>, cute::Int<1024>>;
-      using Mesh_ = cute::Layout<MeshShape_, cute::Stride<cute::Int<1024>, cute::_1>>;
+      using MeshShape_ = cute::Shape<cute::Int<1>, cute::Int<512>>;
+      using Mesh_ = cute::Layout<MeshShape_, cute::Stride<cute::Int<512>, cute::_1>>;
       using PartsShape_ = cute::Shape<cute::Int<1>, cute::Int<1>>;
       using Parts_ = cute::Layout<PartsShape_, cute::Stride<cute::_0, cute::_1>>;
       auto own_ = cute::make_tensor(&row_sum_total, cute::make_layout(cute::Shape<cute::Int<1>>{}));
@@ -83,30 +94,110 @@ extern "C" __global__ void __launch_bounds__(1024) kernel_k0_reduce_exp_sub(cons
       ops::reduce<ops::sum_op, ops::axes<>>(parts_, own_, workspace_);
     }
     const f32 reciprocal = 1.0f / row_sum_total;
-    for (index_t first = lane * V_; first < 32768; first += 1024 * V_) {
-      detail::Pack<bf16, V_> pack2_;
-      pack2_ = detail::load_streaming(reinterpret_cast<detail::Pack<bf16,
-          V_> const*>(x + first + item * 32768));
-      detail::Pack<bf16, V_> pack3_;
+    CUTE_UNROLL
+    for (int piece_ = 0; piece_ < 64 / V_; ++piece_) {
+      const index_t first = (piece_ * 512 + lane) * V_;
+      auto const pack0_ = pack0_stage_[piece_];
+      detail::Pack<bf16, V_> pack1_;
       CUTE_UNROLL
       for (int slot = 0; slot < V_; ++slot) {
         const index_t j_3 = first + slot;
-        const f32 x_at_3 = widen(pack2_.value[slot]);
+        const f32 x_at_3 = widen(pack0_.value[slot]);
         const f32 wide_3 = convert<f32>(x_at_3);
         const f32 shifted_2 = wide_3 - row_max_total;
         const f32 weight_2 = ops::approximate<ops::exp_op>{}(shifted_2);
         const f32 row = weight_2 * reciprocal;
         const f32 v0 = widen(convert<bf16>(row));
-        pack3_.value[slot] = convert<bf16>(row);
+        pack1_.value[slot] = convert<bf16>(row);
       }
-      detail::store_streaming(reinterpret_cast<detail::Pack<bf16, V_>*>(output + first + item * 32768), pack3_);
+      detail::store_streaming(reinterpret_cast<detail::Pack<bf16, V_>*>(output + first + item * 32768), pack1_);
     }
   };
   if (detail::is_aligned<16>(x) && detail::is_aligned<16>(output)) {
     body_(cute::Int<8>{});
   }
   else {
-    body_(cute::Int<1>{});
+    constexpr int V_ = 1;
+    const index_t lane = program_id<TopologyScope::thread>() % 512;
+    const index_t item = index_t(program_id<TopologyScope::cta>());
+    f32 row_max_total_2 = ops::max_op::identity<f32>();
+    for (index_t first_2 = lane * V_; first_2 < 32768; first_2 += 512 * V_) {
+      detail::Pack<bf16, V_> pack0_;
+      pack0_ = detail::load_streaming(reinterpret_cast<detail::Pack<bf16,
+          V_> const*>(x + first_2 + item * 32768));
+      CUTE_UNROLL
+      for (int slot_2 = 0; slot_2 < V_; ++slot_2) {
+        const index_t j_4 = first_2 + slot_2;
+        const f32 x_at_4 = widen(pack0_.value[slot_2]);
+        const f32 wide_4 = convert<f32>(x_at_4);
+        row_max_total_2 = ops::max_op::join(row_max_total_2, wide_4);
+      }
+    }
+    {
+      using MeshShape_ = cute::Shape<cute::Int<1>, cute::Int<512>>;
+      using Mesh_ = cute::Layout<MeshShape_, cute::Stride<cute::Int<512>, cute::_1>>;
+      using PartsShape_ = cute::Shape<cute::Int<1>, cute::Int<1>>;
+      using Parts_ = cute::Layout<PartsShape_, cute::Stride<cute::_0, cute::_1>>;
+      auto own_ = cute::make_tensor(&row_max_total_2, cute::make_layout(cute::Shape<cute::Int<1>>{}));
+      auto const mesh_ = make_mesh<TopologyScope::thread>(Mesh_{});
+      auto const layout_ = make_shard_layout(Parts_{}, cute::tuple<shard::S<0>, shard::P<ops::max_op>>{},
+          mesh_);
+      auto const parts_ = make_shard_tensor(own_, Parts_{}, layout_);
+      constexpr int bytes_ = ops::reduce_workspace_bytes<ops::max_op, ops::axes<>, decltype(parts_),
+          decltype(own_)>();
+      alignas(16) __shared__ unsigned char workspace_[bytes_ > 0 ? bytes_ : 16];
+      ops::reduce<ops::max_op, ops::axes<>>(parts_, own_, workspace_);
+    }
+    f32 row_sum_total_2 = ops::sum_op::identity<f32>();
+    for (index_t first_2 = lane * V_; first_2 < 32768; first_2 += 512 * V_) {
+      detail::Pack<bf16, V_> pack1_;
+      pack1_ = detail::load_streaming(reinterpret_cast<detail::Pack<bf16,
+          V_> const*>(x + first_2 + item * 32768));
+      CUTE_UNROLL
+      for (int slot_2 = 0; slot_2 < V_; ++slot_2) {
+        const index_t j_5 = first_2 + slot_2;
+        const f32 x_at_5 = widen(pack1_.value[slot_2]);
+        const f32 wide_5 = convert<f32>(x_at_5);
+        const f32 shifted_3 = wide_5 - row_max_total_2;
+        const f32 weight_3 = ops::approximate<ops::exp_op>{}(shifted_3);
+        row_sum_total_2 = ops::sum_op::join(row_sum_total_2, weight_3);
+      }
+    }
+    {
+      using MeshShape_ = cute::Shape<cute::Int<1>, cute::Int<512>>;
+      using Mesh_ = cute::Layout<MeshShape_, cute::Stride<cute::Int<512>, cute::_1>>;
+      using PartsShape_ = cute::Shape<cute::Int<1>, cute::Int<1>>;
+      using Parts_ = cute::Layout<PartsShape_, cute::Stride<cute::_0, cute::_1>>;
+      auto own_ = cute::make_tensor(&row_sum_total_2, cute::make_layout(cute::Shape<cute::Int<1>>{}));
+      auto const mesh_ = make_mesh<TopologyScope::thread>(Mesh_{});
+      auto const layout_ = make_shard_layout(Parts_{}, cute::tuple<shard::S<0>, shard::P<ops::sum_op>>{},
+          mesh_);
+      auto const parts_ = make_shard_tensor(own_, Parts_{}, layout_);
+      constexpr int bytes_ = ops::reduce_workspace_bytes<ops::sum_op, ops::axes<>, decltype(parts_),
+          decltype(own_)>();
+      alignas(16) __shared__ unsigned char workspace_[bytes_ > 0 ? bytes_ : 16];
+      ops::reduce<ops::sum_op, ops::axes<>>(parts_, own_, workspace_);
+    }
+    const f32 reciprocal_2 = 1.0f / row_sum_total_2;
+    for (index_t first_2 = lane * V_; first_2 < 32768; first_2 += 512 * V_) {
+      detail::Pack<bf16, V_> pack2_;
+      pack2_ = detail::load_streaming(reinterpret_cast<detail::Pack<bf16,
+          V_> const*>(x + first_2 + item * 32768));
+      detail::Pack<bf16, V_> pack3_;
+      CUTE_UNROLL
+      for (int slot_2 = 0; slot_2 < V_; ++slot_2) {
+        const index_t j_6 = first_2 + slot_2;
+        const f32 x_at_6 = widen(pack2_.value[slot_2]);
+        const f32 wide_6 = convert<f32>(x_at_6);
+        const f32 shifted_4 = wide_6 - row_max_total_2;
+        const f32 weight_4 = ops::approximate<ops::exp_op>{}(shifted_4);
+        const f32 row_2 = weight_4 * reciprocal_2;
+        const f32 v0_2 = widen(convert<bf16>(row_2));
+        pack3_.value[slot_2] = convert<bf16>(row_2);
+      }
+      detail::store_streaming(reinterpret_cast<detail::Pack<bf16, V_>*>(output + first_2 + item * 32768),
+          pack3_);
+    }
   }
 }
 
@@ -123,7 +214,8 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_k0_reduce_exp_sub", "k0_reduce_exp_sub", 0, 1024, nullptr, false},
+  {"kernel_wide_softmax_k0_reduce_exp_sub", "wide_softmax_k0_reduce_exp_sub", 0, 512,
+      "kernel_wide_softmax_k0_reduce_exp_sub_shared_kib", false},
 };
 host::Program program_(images_, kernels_);
 
@@ -146,7 +238,8 @@ void entry_function(host::Arguments const& arguments_) {
   const bf16* const x = static_cast<const bf16*>(data_[0]);
   bf16* const output = static_cast<bf16*>(data_[1]);
   const host::Call call_(program_, host::device_of(declaration_, bound_));
-  {  // k0_reduce_exp_sub
+  {
+    // wide_softmax_k0_reduce_exp_sub
     void* args_[] = {const_cast<void*>(static_cast<const void*>(&x)),
         const_cast<void*>(static_cast<const void*>(&output))};
     call_.launch(0, 64, args_);

@@ -12,6 +12,8 @@ from tilefoundry.runtime.layout_text import decode_dim, decode_layout, encode_di
 __all__ = ["decode_entry", "decode_kernels", "encode_entry", "encode_kernels"]
 
 _KERNEL = ("name", "grid", "block", "registers", "shared_bytes")
+_LATER = ("path", "symbol", "dynamic_shared_bytes", "local_bytes", "constant_bytes")
+"""Fields that came later: readers of before leave them out, and files of before lack them."""
 
 
 def encode_entry(entry: EntryABI) -> dict[str, Any]:
@@ -41,15 +43,20 @@ def decode_entry(where: str, table: dict[str, Any]) -> EntryABI:
 
 def encode_kernels(kernels: tuple[KernelRecord, ...]) -> list[dict[str, Any]]:
     """``kernels`` as JSON values."""
-    return [{field: getattr(kernel, field) for field in _KERNEL} for kernel in kernels]
+    return [{field: getattr(kernel, field) for field in _KERNEL + _LATER} for kernel in kernels]
 
 
 def decode_kernels(where: str, rows: list[Any]) -> tuple[KernelRecord, ...]:
     """What ``encode_kernels`` wrote; ValueError naming ``where`` for anything else."""
     try:
-        return tuple(KernelRecord(**{field: row[field] for field in _KERNEL}) for row in rows)
+        return tuple(_decode_kernel(row) for row in rows)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{where} is damaged: a kernel's record is none ({error!r})") from None
+
+
+def _decode_kernel(row: dict[str, Any]) -> KernelRecord:
+    known = {field: row[field] for field in _KERNEL}
+    return KernelRecord(**known, **{field: row[field] for field in _LATER if field in row})
 
 
 def _encode_param(param: ParamABI) -> dict[str, Any]:

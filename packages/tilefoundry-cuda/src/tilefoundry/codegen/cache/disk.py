@@ -14,14 +14,15 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
-__all__ = ["DiskCache", "Usage"]
+__all__ = ["DiskCache", "Usage", "facts_of"]
 
 LIBRARY = "library.so"
 RECORD = "entry.json"
@@ -52,10 +53,11 @@ class DiskCache:
     root: Path
     limit: int = field(default_factory=lambda: int(os.environ.get(LIMIT_VARIABLE, DEFAULT_LIMIT)))
 
-    def get_or_build(self, key: str, build: Callable[[Path], None]) -> Path:
+    def get_or_build(self, key: str, build: Callable[[Path], Mapping[str, Any] | None]) -> Path:
         """The library of ``key``; ``build(folder)`` writes ``library.so`` and what else is to be kept with it.
 
-        A damaged entry is built again. Whatever ``build`` raises comes through, and nothing is kept then.
+        What it returns, JSON values, is what ``facts_of`` gives from then on. A damaged entry is built again.
+        Whatever ``build`` raises comes through, and nothing is kept then.
         """
         found = self._valid(key)
         if found is not None:
@@ -86,7 +88,9 @@ class DiskCache:
         library, record = folder / LIBRARY, folder / RECORD
         try:
             wanted = json.loads(record.read_text())
-            if not isinstance(wanted, dict) or wanted.get("sha256") != _digest(library):
+            if not isinstance(wanted, dict) or not isinstance(facts := wanted.get("facts"), dict):
+                return None
+            if wanted.get("sha256") != _digest(library, facts):
                 return None
         except (OSError, ValueError):
             return None
@@ -100,8 +104,9 @@ class DiskCache:
         folder.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{key[:8]}-", dir=self.root))
         try:
-            build(work)
-            (work / RECORD).write_text(json.dumps({"format": 1, "sha256": _digest(work / LIBRARY)}))
+            facts = dict(build(work) or {})
+            record = {"format": 2, "sha256": _digest(work / LIBRARY, facts), "facts": facts}
+            (work / RECORD).write_text(json.dumps(record))
             if folder.exists():
                 # A damaged entry: nobody else writes it while this builder has its turn.
                 shutil.rmtree(folder)
@@ -151,6 +156,14 @@ class DiskCache:
         return len(entries)
 
 
-def _digest(path: Path) -> str:
+def facts_of(library: Path) -> dict[str, Any]:
+    """What the builder of ``library``, a path that a cache gave, said of it; empty where it said nothing."""
+    return json.loads((library.parent / RECORD).read_text())["facts"]
+
+
+def _digest(path: Path, facts: Mapping[str, Any]) -> str:
+    """Of the library's bytes, and of what was said of it."""
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        total = hashlib.file_digest(file, "sha256")
+    total.update(json.dumps(facts, sort_keys=True).encode())
+    return total.hexdigest()

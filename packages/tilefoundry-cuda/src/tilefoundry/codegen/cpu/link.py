@@ -46,7 +46,7 @@ def link_cpu(linkable: LinkableModule, options: CompilerOptions) -> LinkedModule
             _compile(linkable.source, folder, ffi, headers, keep=options.keep_sources)
 
         library = DiskCache(root).get_or_build(key, build)
-    return LinkedModule(str(library), linkable.source, linkable.entry, "cpu", target.arch)
+    return LinkedModule(str(library), linkable.source, linkable.entry, "cpu", target.arch, linkable.kernels)
 
 
 def compile_flags(

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tilefoundry.codegen.cpu.emit.source import emit_kernel
+from tilefoundry.codegen.launch_paths import KERNEL, with_launches
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.module import Module
-from tilefoundry.ir.tir import Comment, DispatchCall, Launch, PrimFunction, TirStmt
+from tilefoundry.ir.tir import Comment, Launch, PrimFunction
 
 __all__ = ["ShareKernels"]
 
@@ -46,7 +47,14 @@ class ShareKernels:
             stands_for[function.name] = known
             if known == function.name:
                 kept.append(function)
-        host = replace(entry, body=_redirected(entry.body, stands_for))
+
+        def redirected(launch: Launch) -> Launch:
+            known = stands_for[launch.callee]
+            if known == launch.callee:
+                return launch
+            return replace(launch, callee=known, attributes=(*launch.attributes, (KERNEL, launch.callee)))
+
+        host = replace(entry, body=with_launches(entry.body, redirected))
         return Module(
             module.name, (*kept, host), host.name, (), module.target, module.topologies, module.metadata
         )
@@ -76,17 +84,3 @@ def _own_names(function: PrimFunction, emit: Callable[[PrimFunction, Writer], No
     declared = _DECLARED.findall(text)
     kernel = text.split("(", 1)[0].split()[-1]
     return {*declared, kernel}
-
-
-def _redirected(stmts: tuple[TirStmt, ...], names: dict[str, str]) -> tuple[TirStmt, ...]:
-    out: list[TirStmt] = []
-    for stmt in stmts:
-        if isinstance(stmt, Launch):
-            out.append(replace(stmt, callee=names[stmt.callee]))
-        elif isinstance(stmt, DispatchCall):
-            out.append(
-                replace(stmt, alternatives=tuple((p, _redirected(b, names)) for p, b in stmt.alternatives))
-            )
-        else:
-            out.append(stmt)
-    return tuple(out)

@@ -16,9 +16,11 @@ from tilefoundry.codegen.cuda.emit import CudaSource, emit_module
 from tilefoundry.codegen.cuda.launches import PlanLaunches, WithWorkspaces
 from tilefoundry.codegen.cuda.link import link_cuda
 from tilefoundry.codegen.cuda.prims import LowerPrims, OnGraphs
+from tilefoundry.codegen.cuda.resources import cuda_records
 from tilefoundry.codegen.cuda.schedule import accepts, schedule
 from tilefoundry.codegen.cuda.source import emit_kernel
 from tilefoundry.codegen.cuda.supported import host_answers
+from tilefoundry.codegen.launch_paths import named_by_path
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.codegen.supported import CheckSupported
 from tilefoundry.ir.core.module import Module
@@ -76,10 +78,12 @@ class CudaBackend:
         )
 
     def emit(self, module: Module, target: Target, options: CompilerOptions) -> CudaLinkable:
-        """The texts of a lowered module."""
+        """The texts of a lowered module; kernels are called by their path in the program."""
+        module = named_by_path(module)
         functions = tuple(f for f in module.functions if isinstance(f, PrimFunction))
         parts = emit_module(module)
-        return CudaLinkable(target, "cuda", parts.text(), functions, entry_abi(module), parts=parts)
+        abi, records = entry_abi(module), cuda_records(module, parts.kernels)
+        return CudaLinkable(target, "cuda", parts.text(), functions, abi, records, parts=parts)
 
     def link(self, linkable: CudaLinkable, options: CompilerOptions) -> LinkedModule:
         """The native library."""

@@ -8,10 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from tilefoundry.codegen.cache import DiskCache, cache_directory
+from tilefoundry.codegen.cache import DiskCache, cache_directory, configured_directory, facts_of
 from tilefoundry.codegen.cuda.emit import CudaSource
-from tilefoundry.codegen.cuda.toolchain import DeviceHeaders, find_headers, find_nvcc, find_nvrtc
+from tilefoundry.codegen.cuda.resources import image_facts, with_facts
+from tilefoundry.codegen.cuda.toolchain import DeviceHeaders, find_headers, find_nvcc, find_nvrtc, read_image
 from tilefoundry.codegen.headers import include_dirs
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.codegen.toolchain import (
@@ -62,14 +64,18 @@ def link_cuda(linkable: LinkableModule, source: CudaSource, options: CompilerOpt
     flags = _host_flags(compiler, options)
     key = _key(source, tool, flags, compiler, ffi)
 
-    root = cache_directory()
-    headers = host_headers(root, options)
+    # A cache that was filled by somebody else serves even where it cannot be written.
+    library = DiskCache(configured_directory()).find(key)
+    if library is None:
+        root = cache_directory()
+        headers = host_headers(root, options)
 
-    def build(folder: Path) -> None:
-        _build(source, folder, tool, headers, ffi, keep=options.keep_sources)
+        def build(folder: Path) -> dict[str, Any]:
+            return _build(source, folder, tool, headers, ffi, keep=options.keep_sources)
 
-    library = DiskCache(root).get_or_build(key, build)
-    return LinkedModule(str(library), linkable.source, linkable.entry, "cuda", target.arch)
+        library = DiskCache(root).get_or_build(key, build)
+    kernels = with_facts(linkable.kernels, facts_of(library))
+    return LinkedModule(str(library), linkable.source, linkable.entry, "cuda", target.arch, kernels)
 
 
 def host_headers(root: Path, options: CompilerOptions) -> PrecompiledHeaders:
@@ -185,13 +191,15 @@ def _build(
     ffi: FfiPaths,
     *,
     keep: bool,
-) -> None:
-    """The host object and the images side by side, then one link that embeds the images."""
+) -> dict[str, Any]:
+    """The host object and the images side by side, then one link that embeds the images; what the images say of
+    their kernels."""
     with ThreadPoolExecutor(1) as pool:
         host = pool.submit(_compile_host, source, folder, headers)
         compile_images(source, folder, tool, headers.root)
         host.result()
     images = range(len(source.devices))
+    facts = image_facts(read_image((folder / f"image{i}.cubin").read_bytes()) for i in images)
     (folder / "images.s").write_text("".join(_embedding(i) for i in images) + _NO_EXECSTACK)
     library = ["-o", "library.so", f"-L{ffi.library}", "-ltvm_ffi", "-ldl"]
     _run([headers.compiler.path, "-shared", "-fPIC", _OBJECT, "images.s", *library], folder)
@@ -201,6 +209,7 @@ def _build(
         (folder / "source.txt").write_text(source.text())
     else:
         (folder / "entry.cc").unlink()
+    return facts
 
 
 def _embedding(i: int) -> str:

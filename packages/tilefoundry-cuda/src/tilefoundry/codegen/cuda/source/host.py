@@ -118,7 +118,8 @@ class _HostStatements(StatementEmitter):
 
     def _launch_kernel(self, stmt: Launch) -> None:
         number = self._kernels[stmt.callee]
-        with self.out.block(f"{{  // {stmt.callee}"):
+        with self.out.block("{"):
+            self.out.comment(stmt.callee)
             places: list[str] = []
             for i, arg in enumerate(stmt.args):
                 places.append(self._place(arg, i))
