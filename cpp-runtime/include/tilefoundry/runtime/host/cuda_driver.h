@@ -41,6 +41,7 @@ struct Driver {
   int (*get_error_name)(int, const char**);
   int (*get_error_string)(int, const char**);
   int (*init)(unsigned);
+  int (*driver_version)(int*);
   int (*primary_context)(CuContext*, int);
   int (*current_context)(CuContext*);
   int (*push_context)(CuContext);
@@ -82,6 +83,7 @@ struct Driver {
     find(library, "cuGetErrorName", d.get_error_name);
     find(library, "cuGetErrorString", d.get_error_string);
     find(library, "cuInit", d.init);
+    find(library, "cuDriverGetVersion", d.driver_version);
     find(library, "cuDevicePrimaryCtxRetain", d.primary_context);
     find(library, "cuCtxGetCurrent", d.current_context);
     find(library, "cuCtxPushCurrent_v2", d.push_context);

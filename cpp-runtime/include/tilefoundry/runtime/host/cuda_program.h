@@ -17,7 +17,8 @@ namespace tilefoundry {
 namespace host {
 
 /// A kernel: its symbol, the image that holds it, the threads of a block, and the symbol of an array of as many bytes
-/// as a launch takes KiB of dynamic shared memory; null: none.
+/// as a launch takes KiB of dynamic shared memory; null: none. `overlaps`: before it touches memory the kernel waits on
+/// the device for the launches before it, so that its blocks may be placed while the last of theirs still run.
 struct Kernel {
   const char* symbol;
   const char* label;
@@ -25,6 +26,7 @@ struct Kernel {
   int block;
   const char* shared_symbol;
   bool cooperative;
+  bool overlaps;
 };
 
 /// What a library holds: images and kernels, and per device the loaded functions.
@@ -40,6 +42,7 @@ class Program {
   struct OnDevice {
     CuContext context = nullptr;
     int processors = 0;
+    bool overlaps = false;  ///< its blocks can wait on the device for earlier launches
     std::unique_ptr<CuFunction[]> functions;
     std::unique_ptr<int[]> shared;    ///< bytes of dynamic shared memory of each kernel's launch
     std::unique_ptr<int[]> resident;  ///< blocks of each kernel that one multiprocessor holds
@@ -77,6 +80,10 @@ class Program {
       }
     } restore{driver, mode};
     driver.check(driver.device_attribute(&made->processors, 16, device), "cuDeviceGetAttribute");
+    int generation = 0, version = 0;
+    driver.check(driver.device_attribute(&generation, 75, device), "cuDeviceGetAttribute");
+    driver.check(driver.driver_version(&version), "cuDriverGetVersion");
+    made->overlaps = generation >= 9 && version >= 12030;  // from there on captures take such launches too
     auto modules = std::make_unique<CuModule[]>(image_count_);
     for (int i = 0; i < image_count_; ++i) {
       const int code = driver.load_module(&modules[i], images_[i]);
@@ -174,15 +181,21 @@ class Call {
       fail("RuntimeError", {k.label, " has a grid barrier, so that all of its ", grid,
                             " blocks must be resident at once, and cuda:", device_, " holds ", resident(i),
                             "; use fewer or smaller blocks"});
-    CuLaunchAttribute cooperative{};
-    cooperative.id = 2;
-    cooperative.value.cooperative = 1;
+    CuLaunchAttribute attribute{};
+    const bool overlaps = k.overlaps && on_.overlaps && !k.cooperative;
+    if (k.cooperative) {
+      attribute.id = 2;
+      attribute.value.cooperative = 1;
+    } else if (overlaps) {
+      attribute.id = 6;
+      attribute.value.programmatic = 1;
+    }
     CuLaunchConfig config{{static_cast<unsigned>(grid), 1, 1},
                           {static_cast<unsigned>(k.block), 1, 1},
                           static_cast<unsigned>(on_.shared[i]),
                           stream_,
-                          k.cooperative ? &cooperative : nullptr,
-                          k.cooperative ? 1u : 0u};
+                          k.cooperative || overlaps ? &attribute : nullptr,
+                          k.cooperative || overlaps ? 1u : 0u};
     const int code = driver_.launch(&config, on_.functions[i], args, nullptr);
     if (code != 0) driver_.check(code, k.label);
   }

@@ -15,7 +15,7 @@ struct Kernel {
   const char* label;
   int image, block;
   const char* shared_symbol;
-  bool cooperative;
+  bool cooperative, overlaps;
 };
 
 }  // namespace host
