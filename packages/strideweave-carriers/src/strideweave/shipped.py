@@ -14,7 +14,9 @@ from .carriers.generic import Generic
 from .carriers.metal import Metal
 from .movement import move as moving
 from .movement.cuda import BETWEEN, FROM_DEVICE, TO_DEVICE
+from .movement.cuda_straight import DeviceStraight
 from .movement.metal import MetalTransfer
+from .movement.straight import FileStraight, HostStraight, register_straight
 from .movement.transfer import Run, register_host_carrier, register_transfer, transfer_for
 from .operations import cast, elementwise, unary, views
 from .operations.kernels import python_family, register_family, torch_family
@@ -40,6 +42,10 @@ def install() -> None:
         register_transfer(Metal, cls, metal)
     register_transfer(CUDA, CUDA, BETWEEN)
     register_transfer(Metal, Metal, metal)
+    register_straight(CPU, CPU, HostStraight())
+    register_straight(FileBacked, CPU, FileStraight())
+    register_straight(CPU, CUDA, DeviceStraight("h2d"))
+    register_straight(CUDA, CPU, DeviceStraight("d2h"))
     provide_copy(_copy_whole)
     for name, function in _FUNCTIONS.items():
         registry.provide(name, function)

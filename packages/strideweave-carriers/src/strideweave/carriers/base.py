@@ -232,6 +232,24 @@ class Carrier(ABC):
                 raise RuntimeError(f"read: a request still writes this {self._name()}; wait for it first")
             self._readers += 1
 
+    def try_hold_for_read(self) -> bool:
+        """``hold_for_read`` if nothing stands in the way: neither waits nor says what does."""
+        with self._lock:
+            if self._released or self._stranded or self._writers or self._slot_busy:
+                return False
+            self._readers += 1
+            return True
+
+    def try_hold_for_write(self) -> bool:
+        """``hold_for_write`` if nothing stands in the way: neither waits nor says what does."""
+        with self._lock:
+            if self._owner is not None or not self._mutable or self._released or self._stranded:
+                return False
+            if self._readers or self._writers or self._slot_busy:
+                return False
+            self._writers += 1
+            return True
+
     def hold_for_compute(self) -> None:
         """``hold_for_read`` with the values on ``compute_carrier()``."""
         self.hold_for_read()

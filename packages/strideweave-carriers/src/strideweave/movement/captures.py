@@ -32,6 +32,16 @@ def allow_during_capture() -> None:
     _exchange_capture_mode(RELAXED)
 
 
+def pass_captures() -> int:
+    """``allow_during_capture`` until ``leave_captures`` is called with the result."""
+    return _exchange_capture_mode(RELAXED)
+
+
+def leave_captures(before: int) -> None:
+    """Undo ``pass_captures``."""
+    _exchange_capture_mode(before)
+
+
 class beside_captures:
     """``allow_during_capture`` for the duration of a block."""
 

@@ -30,7 +30,8 @@ PIECE = 16 << 20
 """The most bytes of a copy in the background that a copy in demand waits for."""
 
 
-def _refuse_capture() -> None:
+def refuse_capture() -> None:
+    """Raise RuntimeError where the current stream is being captured: the copy would become part of the graph."""
     import torch
 
     if torch.cuda.is_current_stream_capturing():
@@ -39,7 +40,7 @@ def _refuse_capture() -> None:
         )
 
 
-def _order_after_caller(on: Lane, device: int) -> None:
+def order_after_caller(on: Lane, device: int) -> None:
     """Make the lane wait for what the caller's stream has queued, such as the kernel that makes the source.
 
     Raises:
@@ -47,7 +48,7 @@ def _order_after_caller(on: Lane, device: int) -> None:
     """
     import torch
 
-    _refuse_capture()
+    refuse_capture()
     caller = current_stream(device)
     # Asking whether it has run dry takes a fraction of what an event between the streams takes.
     if not caller.query():
@@ -170,7 +171,7 @@ def _begin(device: int, direction: str, priority: int = DEMAND) -> Lane:
     seam.enter("submit")
     with beside_captures():
         on = lane(device, direction, priority)
-        _order_after_caller(on, device)
+        order_after_caller(on, device)
     return on
 
 
@@ -182,9 +183,9 @@ def _pinned(
     seam.enter("submit")
     with beside_captures():
         on = lane(device, direction, priority)
-        _order_after_caller(on, device)
+        order_after_caller(on, device)
         if direction == "d2d" and _device(source) != device:
-            _order_after_caller(on, _device(source))
+            order_after_caller(on, _device(source))
         keep = _enqueue(source, target, runs if priority == DEMAND else _interruptible(runs), on)
         on.finish(completion, (source, target, keep))
     return completion
@@ -203,7 +204,7 @@ def _block(source: Carrier, target: Carrier, runs: Sequence[Run], device: int) -
     # A caller that waits anyway gains nothing from a stream of its own or from the reaper, and both cost more
     # than a small copy.
     seam.enter("submit")
-    _refuse_capture()
+    refuse_capture()
     stream = current_stream(device)
     with beside_captures(), plain_torch(), NothingLeft(stream):
         _copy_runs(source, target, runs)

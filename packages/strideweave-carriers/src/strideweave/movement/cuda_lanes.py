@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import seam
 from .completion import Completion
 from .pool import DEMAND
-from .reaper import Reaper
+from .reaper import Reaper, Settle
 
 if TYPE_CHECKING:
     import torch
@@ -101,10 +101,6 @@ class Lane:
 
     def finish(self, completion: Completion[None], keep: object) -> None:
         """Settle ``completion`` after everything queued on the stream so far; ``keep`` lives until then."""
-        import torch
-
-        event = torch.cuda.Event()
-        event.record(self.stream)
 
         def settle(error: BaseException | None, keep: object = keep) -> None:
             if error is None:
@@ -112,6 +108,14 @@ class Lane:
             else:
                 completion.reject(error)
 
+        self.follow(completion, settle)
+
+    def follow(self, completion: Completion[Any], settle: Settle) -> None:
+        """Call ``settle`` after everything queued on the stream so far; who waits for ``completion`` helps."""
+        import torch
+
+        event = torch.cuda.Event()
+        event.record(self.stream)
         completion.assist(self.reaper.watch(event, settle, not completion.urgent))
 
 

@@ -16,11 +16,15 @@ from ..carriers.definition import definition_of
 from ..errors import UnsupportedOperationPlan
 from ..tensor import Tensor, attach, detached, made
 from .completion import AwaitMove, AwaitResult, Completion
+from .straight import begin_straight, move_straight
 from .transfer import Run, Transfer, transfer_for
 
 
 def move(tensor: Tensor, carrier: Carrier) -> Tensor:
     """``move_async(tensor, carrier).wait()``; between host carriers the calling thread copies."""
+    straight = move_straight(tensor, carrier, _result)
+    if straight is not None:
+        return straight
     plan = _plan(tensor, carrier)
     try:
         return plan.perform()
@@ -47,6 +51,9 @@ def move_async(tensor: Tensor, carrier: Carrier) -> AwaitMove[Tensor]:
         ValueError: ``carrier`` is the tensor's own, or too small.
         RuntimeError: the two share storage.
     """
+    straight = begin_straight(tensor, carrier, _result)
+    if straight is not None:
+        return straight
     plan = _plan(tensor, carrier)
     try:
         return plan.begin()
@@ -196,7 +203,7 @@ def _wrong_type(tensor: object, carrier: object) -> TypeError:
 
 def _result(tensor: Tensor, target: Carrier) -> Tensor:
     result = made(target, tensor.layout)
-    if not (tensor.is_differentiable() and is_grad_enabled()):
+    if not (tensor._differentiable and is_grad_enabled()):
         return result
     return attach(result, Node("move", (tensor,), _back_to(tensor.carrier)))
 
