@@ -60,12 +60,47 @@ def test_host_capable_header_alone(name: str, cuda_gxx):
 @pytest.mark.parametrize("name", [n for n in CUDA if n not in HOST_CAPABLE])
 def test_device_header_alone(name: str, arch: str, nvrtc):
     """The runtime header stands for the whole umbrella: without feature macros it includes everything."""
-    if arch == "sm_80" and name.endswith(("mbarrier.cuh", "/tma.cuh")):
-        pytest.skip("these instructions exist from sm_90 on; the functions are templates or unused below it")
     source = f'#include <{name}>\nextern "C" __global__ void kernel() {{}}\n'
     built = nvrtc(source, arch)
     assert built.ok, built.log
     assert "warning" not in built.log
+
+
+COPY_ENGINE = {
+    "count bytes": "barrier.arrive_expect(16);",
+    "wait": "barrier.wait(0);",
+    "arrive in another block": "barrier.arrive_at(1);",
+    "ring": "__shared__ ops::ring<2>::storage slots; ops::ring<2>{slots}.acquire(0, 16);",
+    "clusters": "ops::cluster_barrier();",
+    "rank": "*p = ops::cluster_rank();",
+    "publish barriers": "ops::barrier_init_fence();",
+    "bulk load": "ops::bulk_load(memory, p, 16, barrier);",
+    "bulk store": "ops::bulk_store(p, memory, 16);",
+    "store fence": "ops::store_fence();",
+    "wait for stores": "ops::bulk_store_wait();",
+    "prefetch of a map": "ops::prefetch_map(p);",
+    "box": "ops::tma_load(memory, p, barrier, 0, 0);",
+}
+ON_HOPPER = """#include <tilefoundry/runtime/cuda/ops/tma.cuh>
+using namespace tilefoundry;
+extern "C" __global__ void kernel(float* p) {{
+  __shared__ alignas(128) float memory[32];
+  __shared__ ops::mbarrier barrier;
+  memory[threadIdx.x] = p[threadIdx.x], barrier.word = 0;
+  {use}
+}}
+"""
+
+
+@pytest.mark.parametrize("what", COPY_ENGINE)
+def test_the_copy_engine_asks_for_its_chip(what: str, nvrtc):
+    """Its headers compile for any chip; a call compiles for sm_90 and is refused by that name below."""
+    source = ON_HOPPER.format(use=COPY_ENGINE[what])
+    fine = nvrtc(source, "sm_90a")
+    assert fine.ok, fine.log
+    older = nvrtc(source, "sm_80")
+    assert not older.ok
+    assert "requires .target sm_90 or higher" in older.log
 
 
 FEATURES = {

@@ -14,7 +14,7 @@ namespace detail {
 /// dense buffer of accumulator type A; rows run in parallel.
 template <class A, class S, class D, int R, class Body>
 void for_each_row(View<S, R> const& src, View<D, R> const& dst, index_t cost, Body const& body) {
-  static_assert(R >= 1, "row kernels need a mode to run along; a rank-0 view has none");
+  static_assert(R >= 1, "ops: row kernels need a mode to run along; a rank-0 view has none");
   const index_t n = src.shape[R - 1], rows = n > 0 ? src.size() / n : 0;
   parallel_for(rows, n * cost, [&](index_t begin, index_t end) {
     std::vector<A> buffer(static_cast<std::size_t>(n));

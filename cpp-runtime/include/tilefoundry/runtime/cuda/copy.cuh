@@ -150,7 +150,8 @@ CUTE_HOST_DEVICE void copy(ShardTensor<T, GL, SL> const& src, DT& dst) {
   }
 }
 
-/// Copy a plain tensor into a sharded value; the mirror of the overload above.
+/// Copy a plain tensor into a sharded value; the mirror of the overload above. Every instance takes part and reads what
+/// it owns.
 template <class ST, class T, class GL, class SL>
 CUTE_HOST_DEVICE void copy(ST const& src, ShardTensor<T, GL, SL>& dst) {
   static_assert(!stdx::is_pointer_v<ST>, "tilefoundry::copy: wrap a raw pointer first, as in as_gmem(p, layout)");
@@ -208,8 +209,8 @@ CUTE_HOST_DEVICE constexpr bool ownerships_agree() {
 }  // namespace detail
 
 /// Copy between two shardings of one value in which each instance owns the same part (memory space and strides may
-/// differ): equal attributes, meshes and canonical shapes. Changing the ownership goes through a plain tensor and a
-/// barrier.
+/// differ): equal attributes, meshes and canonical shapes. Each instance copies its own part and sees it at once. Changing
+/// the ownership goes through a plain tensor and a barrier.
 template <class T, class GL, class SL, class U, class HL, class TL>
 CUTE_HOST_DEVICE void copy(ShardTensor<T, GL, SL> const& src, ShardTensor<U, HL, TL>& dst) {
   static_assert(detail::ownerships_agree<SL, TL>(),

@@ -33,12 +33,14 @@ struct View {
   }
 };
 
+/// View of `data` with these extents and strides.
 template <int R, class T>
 __device__ View<T, R> make_view(T* data, index_t const (&shape)[R], index_t const (&stride)[R]) {
   View<T, R> view{data, {}, {}};
   for (int d = 0; d < R; ++d) view.shape[d] = shape[d], view.stride[d] = stride[d];
   return view;
 }
+/// View of one element.
 template <class T>
 __device__ View<T, 0> make_view(T* data) {
   return View<T, 0>{data, {1}, {0}};

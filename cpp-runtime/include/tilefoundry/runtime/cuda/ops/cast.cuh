@@ -7,13 +7,15 @@
 namespace tilefoundry {
 namespace ops {
 
-/// dst[i] = src[i] in dst's type, by the rules of `convert`. Per thread, no communication, no workspace.
+/// dst[i] = src[i] in dst's type, by the rules of `convert`. Each calling thread works on its own operands; valid in
+/// that thread, no workspace.
 template <class Src, class Dst>
 __device__ void cast(Src const& src, Dst&& dst) {
   unary_impl::Unary<identity_op>{}.run(src, dst);
 }
 
-/// dst[i] = min(max(src[i], low), high); NaN stays NaN. Per thread, no communication, no workspace.
+/// dst[i] = min(max(src[i], low), high); NaN stays NaN. Each calling thread works on its own operands; valid in that
+/// thread, no workspace.
 template <class Src, class Dst, class B>
 __device__ void clamp(Src const& src, Dst&& dst, B low, B high) {
   unary_impl::Unary<clamp_op<B>>{{low, high}}.run(src, dst);

@@ -13,7 +13,8 @@ struct ConvGeometry {
 };
 
 /// dst[b, o, i, j] = bias[o] + sum over (c, u, v) of weight[o, c, u, v] * x[b, g + c, ...]; bias may be null. All
-/// threads of all blocks share the results. Accumulated in float (double for double), rounded once.
+/// threads of all blocks share the results, which are visible to other threads after a barrier over them. Accumulated in
+/// float (double for double), rounded once. No workspace.
 template <class X, class W, class B, class D>
 __device__ void conv2d(View<X, 4> const& x, View<W, 4> const& weight, B const* bias, View<D, 4> const& dst,
                        ConvGeometry g) {

@@ -51,8 +51,8 @@ __device__ bool try_packs(Src const& src, Dst const& dst) {
 
 }  // namespace copy_async_impl
 
-/// Copy the calling thread's `src` (gmem) to its `dst` (smem) without waiting. Order later reads by
-/// `cp_async_commit`, `cp_async_wait` and, where other threads read, a barrier. No workspace.
+/// Copy the calling thread's `src` (gmem) to its `dst` (smem) without waiting. dst is valid in that thread after
+/// `cp_async_commit` and `cp_async_wait`, in others after a barrier behind the wait. No workspace.
 ///
 /// Widths: the widest of 16, 8 and 4 bytes that the static layouts and the run-time addresses of both sides allow.
 /// Anything else (single bytes and halves, dynamic layouts, a register or gmem destination, chips before sm_80)

@@ -8,7 +8,7 @@ namespace tilefoundry {
 namespace ops {
 
 /// dst[i] = src[i] for i below `count` in CuTe's order; `count` masks the tail of a tile. A count that covers all
-/// takes the wide path. Per thread, no communication, no workspace.
+/// takes the wide path. Each calling thread copies its own operands; valid in that thread, no workspace.
 template <class Src, class Dst>
 __device__ void copy_n(Src const& src, Dst&& dst, int count) {
   auto const s = ::tilefoundry::detail::plain_view(src);
@@ -24,7 +24,8 @@ __device__ void copy_n(Src const& src, Dst&& dst, int count) {
     const_cast<D*>(::tilefoundry::detail::raw(d))[d.layout()(i)] = ::tilefoundry::detail::raw(s)[s.layout()(i)];
 }
 
-/// Every element of dst becomes `value`, converted once. Per thread, no communication, no workspace.
+/// Every element of dst becomes `value`, converted once. Each calling thread fills its own dst; valid in that thread, no
+/// workspace.
 template <class Dst, class Value>
 __device__ void fill(Dst&& dst, Value value) {
   using D = typename decltype(::tilefoundry::detail::plain_view(dst))::value_type;

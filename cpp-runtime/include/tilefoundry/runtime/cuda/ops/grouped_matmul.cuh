@@ -9,8 +9,8 @@ namespace tilefoundry {
 namespace ops {
 
 /// dst[i] = x[i] * w[e] for offsets[e] <= i < offsets[e + 1]; rows past the last offset are 0. All threads of all
-/// blocks call. Offsets that do not start at 0, fall, or pass the rows of x stop the kernel. `workspace` as for
-/// `matmul` with these element types.
+/// blocks call; results are visible to other blocks after a grid barrier or the end of the kernel. Offsets that do not
+/// start at 0, fall, or pass the rows of x stop the kernel. `workspace` as for `matmul` with these element types.
 template <class X, class W, class I, class D>
 __device__ void grouped_matmul(View<X, 2> const& x, View<W, 3> const& w, View<I, 1> const& offsets,
                                View<D, 2> const& dst, void* workspace) {

@@ -36,7 +36,9 @@ __device__ void each_element(View<D, R> const& dst, View<S, R> const& src, View<
 
 }  // namespace detail
 
-/// out = dst, with src[i, ...] added to row index[i]; sums are formed wide, in index order, and rounded once.
+/// out = dst, with src[i, ...] added to row index[i]; sums are formed wide, in index order, and rounded once. out may be
+/// dst. All threads of all blocks call; an index outside stops the kernel. The result is visible to other threads after
+/// a barrier over them. No workspace.
 template <class D, class I, class S, class O, int R>
 __device__ void index_add(View<D, R> const& dst, View<I, 1> const& index, View<S, R> const& src,
                           View<O, R> const& out) {
@@ -51,7 +53,8 @@ __device__ void index_add(View<D, R> const& dst, View<I, 1> const& index, View<S
   });
 }
 
-/// out = dst, with row index[i] replaced by src[i, ...]; of equal indices the last counts.
+/// out = dst, with row index[i] replaced by src[i, ...]; of equal indices the last counts. Otherwise as `index_add`: all
+/// threads call, the result is visible after a barrier, no workspace.
 template <class D, class I, class S, class O, int R>
 __device__ void index_copy(View<D, R> const& dst, View<I, 1> const& index, View<S, R> const& src,
                            View<O, R> const& out) {

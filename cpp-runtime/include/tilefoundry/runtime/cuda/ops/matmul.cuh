@@ -114,7 +114,7 @@ using tier_t = decltype(tier_for<A, B, D, Threads>());
 
 }  // namespace matmul_impl
 
-/// `matmul_workspace_bytes` for element types.
+/// `matmul_workspace_bytes` for element types; a constant, the same in every thread.
 template <class A, class B, int Threads>
 __device__ constexpr int matmul_bytes() {
   return decltype(matmul_impl::select_tier<A, B, Threads>())::bytes;

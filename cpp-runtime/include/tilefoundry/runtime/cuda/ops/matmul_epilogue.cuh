@@ -33,6 +33,7 @@ struct packed_epilogue {
   }
 };
 
+/// `packed_epilogue` of a function that outlives it; any thread.
 template <int Width, class Function>
 __device__ packed_epilogue<Width, Function> make_packed_epilogue(Function const& function, bool wide) {
   return {function, wide};

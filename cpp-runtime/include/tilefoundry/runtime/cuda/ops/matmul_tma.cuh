@@ -37,7 +37,8 @@ struct TmaTier {
   static_assert(Threads == 288, "ops::matmul: the copy-engine tier runs in blocks of 288 threads");
   static constexpr int workers = 256, warps = 8, bm = 128, bk = 64;
   static constexpr int stages_bytes = TmaTile<256>::stages * TmaTile<256>::stage_bytes;
-  static_assert(TmaTile<128>::stages * TmaTile<128>::stage_bytes <= stages_bytes, "the narrow tile needs no more");
+  static_assert(TmaTile<128>::stages * TmaTile<128>::stage_bytes <= stages_bytes,
+                "ops::matmul: the workspace is sized for the wide tile, so the narrow one must need no more");
   /// Sums on their way to neighbouring threads: 16 rows by 64 per warp, rows apart by an odd number of pieces.
   static constexpr int turn_pitch = 68, turn_bytes = 16 * turn_pitch * 4;
   /// The maps are built in memory of their own, then come the barriers.

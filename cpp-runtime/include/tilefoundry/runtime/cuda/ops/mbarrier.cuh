@@ -1,5 +1,8 @@
 /// \file mbarrier.cuh
 /// Shared-memory barriers that count arrivals and bytes (sm_90), and the two-sided ring over them.
+///
+/// The header compiles for older chips; waiting, counting bytes and clusters need sm_90, and the assembler says so where
+/// they are called.
 #pragma once
 
 #include <tilefoundry/runtime/cuda/traits.cuh>
@@ -58,12 +61,13 @@ struct alignas(8) mbarrier {
 __device__ inline void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-/// Blocks of the calling block's cluster, and its number among them.
+/// Blocks of the calling block's cluster; any thread.
 __device__ inline unsigned cluster_blocks() {
   unsigned n;
   asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
   return n;
 }
+/// The calling block's number in its cluster; any thread.
 __device__ inline unsigned cluster_rank() {
   unsigned n;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(n));

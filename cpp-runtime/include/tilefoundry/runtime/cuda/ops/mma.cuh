@@ -34,7 +34,8 @@ __device__ void mma(Atom, Acc& acc, A const& a, B const& b) {
 }
 
 /// acc += a b by a warpgroup-level `atom` on two shared-memory descriptors; all 128 threads call. Asynchronous:
-/// `wgmma_fence` before the first, `wgmma_commit` and `wgmma_wait` after the last, the sums untouched in between.
+/// `wgmma_fence` before the first, `wgmma_commit` and `wgmma_wait` after the last, the sums untouched in between and valid
+/// after it in the thread that holds them. The tiles behind the descriptors are all the workspace there is.
 template <class Atom, class Acc>
 __device__ void mma(Atom, Acc& acc, uint64_t a, uint64_t b) {
   Atom::fma(mma_impl::words<typename Atom::sum_type, Atom::sums>(acc), a, b);

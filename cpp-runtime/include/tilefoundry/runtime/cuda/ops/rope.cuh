@@ -8,7 +8,8 @@ namespace tilefoundry {
 namespace ops {
 
 /// dst = src * cos[pos] + rotate_half(src) * sin[pos]; pos is [batch or 1, length], a stride of 0 repeats. All
-/// threads of all blocks share the elements. A position outside the tables stops the kernel.
+/// threads of all blocks share the elements, which are visible to other threads after a barrier over them. A position
+/// outside the tables stops the kernel. No workspace.
 template <class S, class C, class P, class D>
 __device__ void rope(View<S, 4> const& src, View<C, 2> const& cosine, View<C, 2> const& sine,
                      View<P, 2> const& positions, View<D, 4> const& dst) {

@@ -54,7 +54,8 @@ __device__ Candidate<T> next_of(S* row, index_t n, index_t step, int lane, Candi
 
 }  // namespace detail
 
-/// dst[row] = index of the greatest element of src[row, :]; dst has one mode less.
+/// dst[row] = index of the greatest element of src[row, :]; dst has one mode less. All threads of all blocks call, in
+/// whole warps; the result is visible to other threads after a barrier over them. No workspace.
 template <class S, int R>
 __device__ void argmax(View<S, R> const& src, View<i64, R - 1> const& dst) {
   static_assert(R >= 1, "ops::argmax: needs a mode to run along");
@@ -69,7 +70,9 @@ __device__ void argmax(View<S, R> const& src, View<i64, R - 1> const& dst) {
   });
 }
 
-/// values[row, :] and indices[row, :] = the k greatest (or least) elements of src[row, :], best first.
+/// values[row, :] and indices[row, :] = the k greatest (or least) elements of src[row, :], best first; k is at most the
+/// length of a row. All threads of all blocks call, in whole warps; the result is visible to other threads after a
+/// barrier over them. No workspace.
 template <class S, class V, int R>
 __device__ void topk(View<S, R> const& src, View<V, R> const& values, View<i64, R> const& indices, bool largest) {
   using T = compute_t<stdx::remove_const_t<S>>;

@@ -11,7 +11,7 @@ namespace ops {
 /// Who meets at a barrier.
 enum class SyncKind {
   cta,    ///< all threads of the block
-  warp,   ///< the one warp of a one-warp block
+  warp,   ///< the calling thread's warp: each warp of the block by itself
   lanes,  ///< the lanes `Mask` of the warp that starts at thread `Base`
   named,  ///< threads [Base, Base + Count), whole warps, on hardware barrier `BarId` (1 to 15)
   grid,   ///< all blocks of a cooperative launch, through `grid_bar`
@@ -71,7 +71,7 @@ __device__ void sync(unsigned int* grid_bar = nullptr) {
     if (thread >= 0 && thread < Count)
       asm volatile("barrier.sync %0, %1;" ::"n"(BarId), "n"(Count) : "memory");
   } else {
-    static_assert(Kind == SyncKind::grid, "ops::sync: unknown kind");
+    static_assert(Kind == SyncKind::grid, "ops::sync: unknown kind of barrier; use one of SyncKind");
     sync_impl::grid_barrier(grid_bar);
   }
 }

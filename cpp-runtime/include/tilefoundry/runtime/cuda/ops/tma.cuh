@@ -1,5 +1,7 @@
 /// \file tma.cuh
 /// Bulk copies by the copy engine (sm_90): dense runs, and tiles through a tensor map.
+///
+/// The header compiles for older chips; what it declares needs sm_90, and the assembler says so where it is called.
 #pragma once
 
 #include <tilefoundry/runtime/cuda/ops/mbarrier.cuh>
@@ -39,7 +41,7 @@ __device__ inline void store_fence() { asm volatile("fence.proxy.async.shared::c
 /// Wait until the calling thread's bulk stores have been written.
 __device__ inline void bulk_store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-/// Bring a tensor map (a `__grid_constant__` parameter or global memory) into the descriptor cache.
+/// Bring a tensor map (a `__grid_constant__` parameter or global memory) into the descriptor cache. One thread calls.
 __device__ inline void prefetch_map(void const* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }

@@ -7,14 +7,15 @@
 namespace tilefoundry {
 namespace ops {
 
-/// dst = src, element by element.
+/// dst = src, element by element. All threads of all blocks call; an element is visible to the thread that wrote it at
+/// once, to others after a barrier over them. No workspace.
 template <class S, class D, int R>
 __device__ void copy(View<S, R> const& src, View<D, R> const& dst) {
   ::tilefoundry::detail::share(dst.size(), [&](index_t i) { dst.data[dst.offset(i)] = src.data[src.offset(i)]; });
 }
 
 /// out = dst with the window that starts at `start` replaced by update; the window lies inside. Where out is dst, only
-/// the window is written.
+/// the window is written. All threads of all blocks call; the result is valid as for `copy`. No workspace.
 template <class S, class U, class D, int R, class... Start>
 __device__ void insert_window(View<S, R> const& dst, View<U, R> const& update, View<D, R> const& out, Start... start) {
   const index_t first[] = {index_t(start)...};

@@ -53,11 +53,11 @@ enum class Major {
   outer,  ///< a row is one k and 64 16-bit elements of m (or n); 16-bit types only
 };
 
-/// Byte offset of 16-byte piece `piece` (0..7) of row `row`; the tile starts at a multiple of 1024 bytes.
+/// Byte offset of 16-byte piece `piece` (0..7) of row `row`; the tile starts at a multiple of 1024 bytes. Any thread.
 __device__ constexpr int swizzled(int row, int piece) { return row * 128 + ((piece ^ (row & 7)) << 4); }
 
 /// Matrix descriptor of a swizzled tile. `chunk_bytes`: distance of consecutive 64-element chunks of an
-/// outer-major operand; a k-major one ignores it.
+/// outer-major operand; a k-major one ignores it. Equal in all threads of the warpgroup.
 __device__ inline uint64_t descriptor(void const* tile, int chunk_bytes) {
   const uint64_t start = __cvta_generic_to_shared(tile);
   const uint64_t leading = static_cast<uint64_t>(chunk_bytes) >> 4;
@@ -66,7 +66,7 @@ __device__ inline uint64_t descriptor(void const* tile, int chunk_bytes) {
   return ((start & 0x3ffff) >> 4) | (leading & 0x3fff) << 16 | stride << 32 | swizzle_128;
 }
 
-/// Descriptor moved by `bytes`, for the next step along k.
+/// Descriptor moved by `bytes`, for the next step along k; any thread.
 __device__ inline uint64_t advance(uint64_t descriptor, int bytes) { return descriptor + (bytes >> 4); }
 
 /// Order the warpgroup's register and shared-memory writes before its next wgmma.
@@ -81,13 +81,13 @@ __device__ inline void proxy_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
-/// Close the batch of wgmma issued so far.
+/// Close the batch of wgmma issued so far; all threads of the warpgroup.
 __device__ inline void wgmma_commit() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
 }
-/// Wait until at most `Pending` batches are under way.
+/// Wait until at most `Pending` batches are under way; all threads of the warpgroup.
 template <int Pending>
 __device__ void wgmma_wait() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -95,7 +95,7 @@ __device__ void wgmma_wait() {
 #endif
 }
 
-/// Keep the compiler from moving uses of the sums across this point; after the wait that makes them valid.
+/// Keep the compiler from moving uses of a thread's sums across this point; after the wait that makes them valid.
 template <int N>
 __device__ void wgmma_fence_sums(float (&sum)[N]) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
