@@ -51,6 +51,11 @@ class Extents:
         Raises:
             OSError: the file has become shorter, or the system refuses.
         """
+        first = self._parts[0] if self._parts else None
+        if first is not None and 0 < len(into) <= first.nbytes - offset:
+            seam.enter("read")
+            read_fully(first, first.offset + offset, into)
+            return
         for part, position, start, length in self._pieces(offset, len(into)):
             seam.enter("read")
             read_fully(part, position, into[start : start + length])
@@ -65,14 +70,16 @@ class Extents:
 def read_fully(part: Extent, position: int, into: memoryview) -> None:
     """Read exactly ``len(into)`` bytes of the extent's file from ``position``."""
     done = 0
-    while done < len(into):
-        got = os.preadv(part.fd, [into[done:]], position + done)
+    while True:
+        got = os.preadv(part.fd, [into[done:] if done else into], position + done)
+        done += got
+        if done == len(into):
+            return
         if got == 0:
             raise OSError(
                 f"{part.path}: ends at byte {position + done}, {len(into) - done} more were promised; "
                 "the file was shortened after it was opened"
             )
-        done += got
 
 
 def write_fully(fd: int, position: int, data: memoryview) -> None:

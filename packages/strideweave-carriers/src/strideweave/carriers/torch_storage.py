@@ -165,21 +165,19 @@ def allocate_flat(n: int, dtype: DType, device: torch.device | str, empty: bool)
 
 
 def _fresh(n: int, dtype: DType, device: torch.device | str, empty: bool) -> torch.Tensor:
+
+    size = dtype.itemsize
+    if n * size >= WHOLE_PAGES and getattr(device, "type", device) == "cpu":
+        # In whole pages, which are shared with nothing else.
+        spare = _unaligned(n + 2 * PAGE // size, dtype, device, empty)
+        return spare.narrow(0, -spare.data_ptr() % PAGE // size, n)
+    return _unaligned(n, dtype, device, empty)
+
+
+def _unaligned(n: int, dtype: DType, device: torch.device | str, empty: bool) -> torch.Tensor:
     import torch
 
-    nbytes = n * dtype.itemsize
-    if nbytes >= WHOLE_PAGES and getattr(device, "type", device) == "cpu":
-        return _page_aligned(nbytes, empty).view(dtype.torch())
     if empty or not n:
         return torch.empty(n, dtype=dtype.torch(), device=device)
-    return torch.zeros(nbytes, dtype=torch.uint8, device=device).view(dtype.torch())
-
-
-def _page_aligned(nbytes: int, empty: bool) -> torch.Tensor:
-    """Bytes in host memory that share no page with anything else."""
-    import torch
-
-    make = torch.empty if empty else torch.zeros
-    spare = make(nbytes + 2 * PAGE, dtype=torch.uint8, device="cpu")
-    start = -spare.data_ptr() % PAGE
-    return spare[start : start + nbytes]
+    # Not every element type can be filled.
+    return torch.zeros(n * dtype.itemsize, dtype=torch.uint8, device=device).view(dtype.torch())
