@@ -13,7 +13,7 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 extern "C" __global__ void __launch_bounds__(256) kernel_column_mean_k0_reduce(const f32* __restrict__ const x,
     f32* __restrict__ const output, const index_t M, const index_t N) {
   // v0 = tf.reduce(x, axes=(0), keepdim=False, kind=mean): f32[M]
-  // with Mesh(cta, thread: block=((M + 127) // 128), row=8, lane=32) as m:
+  // with Mesh(cta, thread: block=((M + 127) // 128), group=8, lane=32) as m:
   auto const body_ = [&](auto width_) {
     constexpr int V_ = decltype(width_)::value;
     const index_t item = program_id<TopologyScope::cta>();

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tilefoundry.ir.core.expr import Bind, Call, For, MeshScope, Stmt, Var
+from tilefoundry.ir.core.expr import Bind, Call, For, FunctionCall, MeshScope, Stmt, Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import UnsupportedError
 from tilefoundry.ir.hir.function import Function
@@ -16,7 +16,8 @@ __all__ = ["ErasePlacement"]
 
 @dataclass(frozen=True, slots=True)
 class ErasePlacement:
-    """Mesh scopes and value-preserving reshards are gone; types carry neither layout nor storage.
+    """Mesh scopes and value-preserving reshards are gone; types carry neither layout nor storage, those of what kernels
+    give among them.
 
     Raises:
         UnsupportedError: ``tf.local``, whose value is one instance's part.
@@ -71,4 +72,9 @@ class _Eraser(Copier):
             if name in ("reshard", "prefetch"):
                 self.values[stmt.target.name] = self.atom(stmt.value.args[0])
                 return ()
+        if isinstance(stmt, Bind) and isinstance(stmt.value, FunctionCall):
+            call = replace(
+                stmt.value, type=_plain(stmt.value.type), args=tuple(map(self.atom, stmt.value.args))
+            )
+            return (Bind(self.define(stmt.target, call.type), call),)
         return Copier.stmt(self, stmt)

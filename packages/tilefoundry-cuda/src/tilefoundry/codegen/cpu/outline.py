@@ -1,17 +1,17 @@
-"""Turn groups into kernels: one child module per kernel, and an entry of calls and views."""
+"""Turn groups into kernels and an entry of calls and views."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tilefoundry.codegen.cpu.nest import ARRANGE
 from tilefoundry.codegen.cpu.partition import Group
 from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, FunctionCall, Stmt, Var
-from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir import HIR_OPS
 from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.passes import Names
-from tilefoundry.ir.types import TupleType
+from tilefoundry.ir.passes import Names, is_solvable
+from tilefoundry.ir.types import DimExpr, DimVar, TensorType, TupleType, dim_vars, type_dim_vars
 
 __all__ = ["Outliner"]
 
@@ -20,15 +20,17 @@ _NAMED_PARTS = 3
 
 @dataclass(slots=True)
 class Outliner:
-    """Collects kernels over the functions of one module.
+    """Makes kernels over the functions of one module.
 
     Attributes:
         names: gives kernels and tuples their names.
-        kernels: child modules, one per kernel, in launch order.
+        params: of the entry; their shapes give every extent a value.
+        count: kernels made so far.
     """
 
     names: Names
-    kernels: list[Module] = field(default_factory=list)
+    params: tuple[Var, ...]
+    count: int = 0
 
     def outline(self, groups: list[Group], results: tuple[Atom, ...]) -> Block:
         """The host body that launches a kernel per group."""
@@ -44,6 +46,7 @@ class Outliner:
         outputs, views = _exports(needed, own)
         binds = _closure(outputs, own)
         params = _externals(binds, own)
+        params = (*params, *self._givers(binds, params))
         kernel = self._kernel(binds, params, outputs)
         call = FunctionCall(kernel.result, kernel, (kernel.name, kernel.name), params)
         if len(outputs) == 1:
@@ -55,15 +58,35 @@ class Outliner:
         ]
         return [Bind(group_var, call), *items, *views]
 
+    def _givers(self, binds: list[Bind], params: tuple[Var, ...]) -> tuple[Var, ...]:
+        """Parameters whose shapes alone are wanted: no other one gives some extent of the kernel a value."""
+        found: list[Var] = []
+        for var in dict.fromkeys(var for bind in binds for var in _extents(bind)):
+            if not any(_gives(param, var) for param in (*params, *found)):
+                found.append(next(param for param in self.params if _gives(param, var)))
+        return tuple(Var(param.type, param.name) for param in found)
+
     def _kernel(self, binds: list[Bind], params: tuple[Var, ...], outputs: list[Var]) -> Function:
-        name = self.names.fresh(f"k{len(self.kernels)}_{_summary(binds)}")
+        name = self.names.fresh(f"k{self.count}_{_summary(binds)}")
+        self.count += 1
         result = outputs[0].type if len(outputs) == 1 else TupleType(tuple(out.type for out in outputs))
         if len(outputs) == 1 and isinstance(result, TupleType):
             binds, outputs = _taken_apart(binds, outputs[0], self.names)
         plain = tuple(Var(param.type, param.name) for param in params)
-        function = Function(name, plain, result, Block(tuple(binds), tuple(outputs)), topologies=())
-        self.kernels.append(Module(name, (function,), name, topologies=()))
-        return function
+        return Function(name, plain, result, Block(tuple(binds), tuple(outputs)), topologies=())
+
+
+def _extents(bind: Bind) -> Iterator[DimVar]:
+    """Variables of the shapes and numbers that the op is about."""
+    yield from type_dim_vars(bind.target.type)
+    for _, value in bind.value.attrs if isinstance(bind.value, Call) else ():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, (DimVar, DimExpr)):
+                yield from dim_vars(item)
+
+
+def _gives(param: Var, var: DimVar) -> bool:
+    return isinstance(param.type, TensorType) and any(is_solvable(dim, var) for dim in param.type.shape)
 
 
 def _taken_apart(binds: list[Bind], group: Var, names: Names) -> tuple[list[Bind], list[Var]]:

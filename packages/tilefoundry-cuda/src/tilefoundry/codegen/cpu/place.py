@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tilefoundry.codegen.cpu.kernel_calls import map_kernels
 from tilefoundry.codegen.cpu.nest import Nest
 from tilefoundry.codegen.cpu.outline import Outliner
 from tilefoundry.codegen.cpu.partition import any_nest, is_view, partition
@@ -20,8 +21,8 @@ __all__ = ["Place"]
 class Place:
     """Partition the entry into kernels.
 
-    Before: a module of one flat HIR function without loops, scopes and calls. After: a module with one child
-    per kernel, whose entry holds calls of kernels and views only.
+    Before: a module of one flat HIR function without loops and scopes, whose calls are of kernels. After: a module
+    with one child per kernel, whose entry holds calls of kernels and views only.
 
     Attributes:
         views: ops that the host answers without work.
@@ -35,17 +36,12 @@ class Place:
         """``module`` with its kernels outlined."""
         entry = module.entry_function()
         assert isinstance(entry, Function)
-        outliner = Outliner(Names(_taken(entry)))
+        outliner = Outliner(Names(_taken(entry)), entry.params)
         placed = self._placed(entry, outliner)
-        return Module(
-            module.name,
-            (placed,),
-            placed.name,
-            tuple(outliner.kernels),
-            module.target,
-            module.topologies,
-            module.metadata,
+        whole = Module(
+            module.name, (placed,), placed.name, (), module.target, module.topologies, module.metadata
         )
+        return map_kernels(whole, lambda kernel: kernel)
 
     def _placed(self, function: Function, outliner: Outliner) -> Function:
         body = function.body

@@ -12,6 +12,7 @@ from tilefoundry.codegen.cpu.place import Place
 from tilefoundry.codegen.cpu.schedule import KernelSpec
 from tilefoundry.codegen.cpu.share import ShareKernels
 from tilefoundry.codegen.cuda.authored import KeepLaunches, OutlineScopes, is_placed, schedule_placed
+from tilefoundry.codegen.cuda.choose_meshes import ChooseMeshes
 from tilefoundry.codegen.cuda.emit import CudaSource, emit_module
 from tilefoundry.codegen.cuda.launches import PlanLaunches, WithWorkspaces
 from tilefoundry.codegen.cuda.link import link_cuda
@@ -41,7 +42,7 @@ class CudaLinkable(LinkableModule):
 
 
 def _schedule(spec: KernelSpec) -> PrimFunction:
-    """A kernel as its author placed it, or by the schedules of the target."""
+    """A kernel as its layouts place it, or spread over the mesh of its open scope."""
     return schedule_placed(spec) if is_placed(spec.function) else schedule(spec)
 
 
@@ -55,9 +56,9 @@ _PLACING: tuple[Pass, ...] = (
     RemoveDeadCode(),
     CheckSupported("cuda"),
     OnGraphs(Place(host_answers, accepts)),
-    WithWorkspaces(LowerPrims(Bufferise(_schedule))),
+    OnGraphs(ChooseMeshes()),
 )
-"""From a program, placed by its author or not, to kernels and their host."""
+"""From a program, placed by its author or not, to one whose kernels all have their mesh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,15 @@ class CudaBackend:
         assert isinstance(target, CudaTarget)
         return target
 
+    def placing(self, target: Target, options: CompilerOptions) -> tuple[Pass, ...]:
+        """The first passes of the pipeline; what they give reads back as a program."""
+        return _PLACING
+
     def pipeline(self, target: Target, options: CompilerOptions) -> tuple[Pass, ...]:
         """The passes, in order."""
         return (
-            *_PLACING,
+            *self.placing(target, options),
+            WithWorkspaces(LowerPrims(Bufferise(_schedule))),
             PlanLaunches(),
             ShareKernels(emit_kernel),
         )

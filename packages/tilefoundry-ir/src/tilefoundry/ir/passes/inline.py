@@ -45,7 +45,7 @@ class InlineCalls:
         params = {p.name: replace(p, name=names.fresh(p.name)) for p in entry.params}
         inliner = _Inliner(names, self.keep_launches, params)
         flat = inliner.entry(module, entry)
-        paths = tuple(p.name for p in entry.params) + tuple(inliner.weights)
+        paths = _own_paths(module, entry) + tuple(inliner.weights)
         metadata = {**module.metadata, PARAM_PATHS: paths}
         children = module.modules if self.keep_launches else ()
         return Module(
@@ -57,6 +57,19 @@ class InlineCalls:
             module.effective_topologies() or None,
             metadata,
         )
+
+
+def _own_paths(module: Module, entry: Function) -> tuple[str, ...]:
+    """What callers know the entry's own parameters as: what the module says, where it was flattened before."""
+    known = module.metadata.get(PARAM_PATHS)
+    if known is None:
+        return tuple(p.name for p in entry.params)
+    if len(known) != len(entry.params):
+        raise LoweringError(
+            f"{module.name}: its metadata {PARAM_PATHS} names {len(known)} parameters, {entry.name} has "
+            f"{len(entry.params)}; name each of them, or leave the metadata out"
+        )
+    return tuple(known)
 
 
 @dataclass(slots=True)

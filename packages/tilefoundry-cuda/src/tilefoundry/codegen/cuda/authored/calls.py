@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from tilefoundry.ir.core.expr import Atom, Bind, Block, FunctionCall, MeshScope, Stmt, Var
@@ -14,6 +15,10 @@ from tilefoundry.ir.types import Dim, DimVar, TensorType, dim_vars, substitute
 from tilefoundry.ir.types.shard import Topology
 
 __all__ = ["KeepLaunches"]
+
+
+_KERNEL = re.compile(r"k\d*_")
+"""How the names of kernels begin, so that they are none of the runtime's; placement gives such names too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +182,7 @@ def _bound(
     assert callee.body is not None
     body = copier.block(callee.body)
     bound = tuple(Topology(level.name, _over(level.extent, dims)) for level in levels)
-    name = names.fresh(f"k_{callee.name}")
+    name = names.fresh(callee.name if _KERNEL.match(callee.name) else f"k_{callee.name}")
     return Function(name, params, substitute_type(callee.result, dims), body, topologies=bound)
 
 

@@ -20,6 +20,7 @@ from tilefoundry.codegen.cuda.authored.shared import MOST_DECLARED, placed_in_la
 from tilefoundry.codegen.cuda.authored.space import Held
 from tilefoundry.codegen.cuda.authored.windows import VIEWS, lower_insert, lower_view
 from tilefoundry.codegen.cuda.authored.writer import KernelWriter, Lazy, storage_of
+from tilefoundry.codegen.cuda.open_scopes import open_scope
 from tilefoundry.codegen.cuda.tiles import BARRIER, TileText
 from tilefoundry.ir.core.expr import Bind, Call, For, MeshScope, Stmt, Var
 from tilefoundry.ir.hir.function import Function
@@ -43,8 +44,9 @@ _RULES: dict[str, Callable[[KernelWriter, Bind, Call], None]] = {
 
 
 def is_placed(function: Function) -> bool:
-    """Whether the function has scopes of its own."""
-    return any(isinstance(stmt, MeshScope) for stmt in function.stmts())
+    """Whether the function says which instance holds what: it has scopes, and not only one that leaves it open."""
+    scoped = any(isinstance(stmt, MeshScope) for stmt in function.stmts())
+    return scoped and open_scope(function) is None
 
 
 def schedule_placed(spec: KernelSpec) -> PrimFunction:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tilefoundry.codegen.cpu.decompose import DecomposeRows
-from tilefoundry.codegen.cuda.authored.kernel import is_placed
 from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, For, FunctionCall, MeshScope, Stmt, Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir import HIR_OPS
@@ -124,8 +123,7 @@ class _Outliner:
         if not isinstance(stmt, Bind) or not isinstance(stmt.value, FunctionCall):
             return stmt
         call = stmt.value
-        callee = _decomposed(call.callee) if is_placed(call.callee) else call.callee
-        return Bind(stmt.target, FunctionCall(call.type, callee, call.path, call.args))
+        return Bind(stmt.target, FunctionCall(call.type, _decomposed(call.callee), call.path, call.args))
 
     def _kernel(self, run: list[Stmt], used_later: set[str], created: dict[str, Bind]) -> None:
         inside = _defined(run)

@@ -1,5 +1,5 @@
 """From kernels as HIR functions over strided views to TIR under a mesh of blocks and threads."""
 
-from tilefoundry.codegen.cuda.schedule.kernel import accepts, schedule
+from tilefoundry.codegen.cuda.schedule.kernel import accepts, instances_for, schedule
 
-__all__ = ["accepts", "schedule"]
+__all__ = ["accepts", "instances_for", "schedule"]

@@ -1,4 +1,4 @@
-"""The block around a kernel's statements: mesh, row number, what a tail block must not do."""
+"""The block around a kernel's statements: row number, what a tail block must not do."""
 
 from __future__ import annotations
 
@@ -7,22 +7,10 @@ from dataclasses import dataclass
 from tilefoundry.codegen.cpu.schedule.scope import as_index, index_var
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.passes import Names
-from tilefoundry.ir.tir import Apply, Let, MeshScope, TirStmt, Verbatim
-from tilefoundry.ir.types import Dim, DimVar, DType, ceildiv, scalar
-from tilefoundry.ir.types.shard import Layout, Mesh, Topology
+from tilefoundry.ir.tir import Apply, Let, TirStmt, Verbatim
+from tilefoundry.ir.types import Dim, DimVar, DType, scalar
 
-__all__ = ["Block", "dim_of", "index_let", "kernel_mesh"]
-
-
-def kernel_mesh(grid: Dim, rows: int, lanes: int) -> Mesh:
-    """Blocks by (rows of a block, threads of a row)."""
-    levels = (Topology("cta", _at_least_one(grid)), Topology("thread", rows * lanes))
-    return Mesh(levels, Layout((_at_least_one(grid), rows, lanes)), ("block", "row", "lane"))
-
-
-def _at_least_one(grid: Dim) -> Dim:
-    """A mesh has instances; a launch of none is left out by the host."""
-    return max(grid, 1) if isinstance(grid, int) else grid
+__all__ = ["Block", "dim_of", "index_let"]
 
 
 def dim_of(var: Var) -> DimVar:
@@ -74,10 +62,6 @@ class Block:
             last = as_index(self.items - 1)
             out.append(Let(self.item, Apply(scalar(DType.i64), "select", (self.live, own, last))))
         return out
-
-    def scope(self, body: list[TirStmt]) -> MeshScope:
-        """The statements under the kernel's mesh."""
-        return MeshScope("m", kernel_mesh(ceildiv(self.items, self.rows), self.rows, self.lanes), tuple(body))
 
     def _ragged(self) -> bool:
         if self.rows == 1:

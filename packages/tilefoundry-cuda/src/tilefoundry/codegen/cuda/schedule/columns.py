@@ -9,22 +9,22 @@ from tilefoundry.codegen.cpu.schedule.phases import accumulator_dtype, coordinat
 from tilefoundry.codegen.cpu.schedule.plan import Access, Loop, Plan
 from tilefoundry.codegen.cpu.schedule.rows import leading_access
 from tilefoundry.codegen.cpu.schedule.scope import Scope, as_index, index_var
-from tilefoundry.codegen.cuda.schedule.blocks import Block, dim_of, index_let, kernel_mesh
+from tilefoundry.codegen.cuda.schedule.blocks import Block, dim_of, index_let
 from tilefoundry.codegen.cuda.schedule.geometry import BLOCK, pack_width
+from tilefoundry.codegen.cuda.schedule.instances import Instances, Placement
 from tilefoundry.codegen.cuda.schedule.packs import PackScope, PackTable, register_place
-from tilefoundry.codegen.cuda.schedule.rows import packed_views
+from tilefoundry.codegen.cuda.schedule.row_shapes import packed_views
 from tilefoundry.codegen.cuda.statements import WIDTH, Combine, Packs, RegisterArray, WidePath
 from tilefoundry.ir.core.expr import Constant, Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
 from tilefoundry.ir.passes import Names
-from tilefoundry.ir.tir import Apply, For, If, Load, MeshScope, Store, TirStmt, compute_dtype
+from tilefoundry.ir.tir import Apply, For, If, Load, Store, TirStmt, compute_dtype
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, ceildiv, scalar
 from tilefoundry.ir.types.dim import product
 
-__all__ = ["schedule_columns"]
+__all__ = ["column_instances", "schedule_columns"]
 
-_LANES = 32
-_GROUPS = BLOCK // _LANES
+_WARP = 32
 _JOIN = {
     ReduceKind.SUM: "add",
     ReduceKind.MEAN: "add",
@@ -34,28 +34,64 @@ _JOIN = {
 }
 
 
-def schedule_columns(plan: Plan, names: Names, faults: dict[str, Var]) -> tuple[TirStmt, ...]:
-    """The kernel's mesh scope: a block is 32 packs of columns by 8 groups that take the joined rows in turn."""
-    lead = leading_access(plan) if any(plan.is_full(n) for n in plan.outputs) else _widest_read(plan)
-    *outer, column = plan.loops(plan.memory_order(plan.nest.kept, lead))
-    reduced = plan.loops(plan.memory_order(tuple(plan.nest.reduced), lead))
-    width = pack_width([a.view.dtype.itemsize for a in packed_views(plan, column.axis)], column.extent)
-    tile = _LANES * width
-    tiles = ceildiv(column.extent, tile)
-    block = Block(names, product([*(loop.extent for loop in outer), tiles]), 1, BLOCK)
+def column_instances(plan: Plan) -> Instances:
+    """Blocks of 32 packs of columns by 8 groups that take the joined rows in turn."""
+    return _Shape.of(plan).instances(BLOCK // _WARP, _WARP)
+
+
+def schedule_columns(
+    plan: Plan, names: Names, faults: dict[str, Var], placement: Placement
+) -> tuple[TirStmt, ...]:
+    """The kernel's mesh scope: a block is lanes of packs of columns by groups that take the joined rows in turn."""
+    shape, wanted = _Shape.of(plan), column_instances(plan)
+    groups, lanes = placement.rows_and_lanes(wanted)
+    if groups & (groups - 1):
+        placement.refuse("groups that join their sums are a power of two", wanted)
+    fitting = shape.instances(groups, lanes)
+    if fitting.blocks != placement.blocks:
+        placement.refuse(f"blocks of {groups} x {lanes} threads are {fitting.blocks}", wanted)
+    tile = lanes * shape.width
+    block = Block(names, fitting.blocks, 1, groups * lanes)
     row = Scope(plan, names, {}, faults=faults)
     lane, group = (index_var(names.fresh(n)) for n in ("column_lane", "group"))
     thread = "program_id<TopologyScope::thread>()"
     row.stmts.append(index_let(block.item.name, "program_id<TopologyScope::cta>()"))
-    row.stmts.append(index_let(lane.name, f"{thread} % {_LANES}"))
-    row.stmts.append(index_let(group.name, f"{thread} / {_LANES}"))
-    coords, lets = coordinates(dim_of(block.item), (*outer, Loop(-1, tiles)), row)
+    row.stmts.append(index_let(lane.name, f"{thread} % {lanes}"))
+    row.stmts.append(index_let(group.name, f"{thread} / {lanes}"))
+    tiles = ceildiv(shape.column.extent, tile)
+    coords, lets = coordinates(dim_of(block.item), (*shape.outer, Loop(-1, tiles)), row)
     start = product((coords.pop(-1), tile))
     row.coords = coords
     row.stmts.extend(lets)
-    writer = _Columns(plan, row, column, reduced, lane, group, width, start)
+    writer = _Columns(
+        plan, row, shape.column, shape.reduced, lane, group, (groups, lanes), shape.width, start
+    )
     writer.write()
-    return (MeshScope("m", kernel_mesh(block.items, _GROUPS, _LANES), (writer.wide(),)),)
+    return (placement.scope((writer.wide(),)),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Loops over what a block is for, along its columns, and over what is joined; elements of a pack."""
+
+    outer: tuple[Loop, ...]
+    column: Loop
+    reduced: tuple[Loop, ...]
+    width: int
+
+    @staticmethod
+    def of(plan: Plan) -> _Shape:
+        lead = leading_access(plan) if any(plan.is_full(n) for n in plan.outputs) else _widest_read(plan)
+        *outer, column = plan.loops(plan.memory_order(plan.nest.kept, lead))
+        reduced = plan.loops(plan.memory_order(tuple(plan.nest.reduced), lead))
+        width = pack_width([a.view.dtype.itemsize for a in packed_views(plan, column.axis)], column.extent)
+        return _Shape(tuple(outer), column, reduced, width)
+
+    def instances(self, groups: int, lanes: int) -> Instances:
+        """Blocks of this form that cover the columns."""
+        tiles = ceildiv(self.column.extent, lanes * self.width)
+        blocks = product([*(loop.extent for loop in self.outer), tiles])
+        return Instances(blocks, (groups, lanes), ("block", "group", "lane"))
 
 
 @dataclass(slots=True)
@@ -66,6 +102,7 @@ class _Columns:
     reduced: tuple[Loop, ...]
     lane: Var
     group: Var
+    threads: tuple[int, int]
     width: int
     start: Dim
     table: PackTable = field(init=False)
@@ -118,7 +155,7 @@ class _Columns:
         rows.stmts.append(self._packs(element, scope.stmts))
         count = product(loop.extent for loop in self.reduced)
         self.row.stmts.append(
-            For(index_var(turn.name), dim_of(self.group), count, tuple(rows.stmts), step=_GROUPS)
+            For(index_var(turn.name), dim_of(self.group), count, tuple(rows.stmts), step=self.threads[0])
         )
         for name in reductions:
             self._finish(name)
@@ -138,11 +175,12 @@ class _Columns:
             slot=index_var(self.table.slot.name),
             element=index_var(element.name),
             lane=self.lane,
-            threads=_LANES,
+            threads=self.threads[1],
             elements=self.width,
             start=self.start,
             stop=self.column.extent,
-            exact=isinstance(self.column.extent, int) and self.column.extent % (_LANES * self.width) == 0,
+            exact=isinstance(self.column.extent, int)
+            and self.column.extent % (self.threads[1] * self.width) == 0,
             loads=tuple(self.table.loads),
             stores=tuple(self.table.stores),
             body=tuple(body),
@@ -181,7 +219,7 @@ class _Columns:
         """Join over the groups, then replace the joined registers by the reduction's value."""
         buffer = self.arrays[name]
         kind = self.plan.call(name).attr("kind")
-        self.row.stmts.append(Combine(buffer, kind, (_GROUPS, _LANES), 0, self.width))  # type: ignore[arg-type]  # a CUDA statement
+        self.row.stmts.append(Combine(buffer, kind, self.threads, 0, self.width))  # type: ignore[arg-type]  # a CUDA statement
         at = DimVar(self.row.names.fresh("c"), 0, 2**62)
         value = final_value(self.plan, name, Load.of(buffer, at))
         if isinstance(value, Load):

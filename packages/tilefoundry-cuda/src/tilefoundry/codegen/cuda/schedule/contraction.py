@@ -8,17 +8,17 @@ from tilefoundry.codegen.cpu.schedule.plan import Loop, Plan
 from tilefoundry.codegen.cpu.schedule.scope import Scope, buffer_var, index_var
 from tilefoundry.codegen.cpu.views import View
 from tilefoundry.codegen.cuda.schedule.geometry import BLOCK, pack_width
+from tilefoundry.codegen.cuda.schedule.instances import Instances, Placement
 from tilefoundry.codegen.cuda.schedule.packs import PackScope, PackTable
-from tilefoundry.codegen.cuda.schedule.rows import packed_views
+from tilefoundry.codegen.cuda.schedule.row_shapes import packed_views
 from tilefoundry.codegen.cuda.statements import TileMatmul
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.passes import Names
-from tilefoundry.ir.tir import BufferView, MeshScope, TirStmt
+from tilefoundry.ir.tir import BufferView, TirStmt
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, ceildiv, scalar
 from tilefoundry.ir.types.dim import product
-from tilefoundry.ir.types.shard import Layout, Mesh, Topology
 
-__all__ = ["product_blocks", "product_threads", "schedule_contraction"]
+__all__ = ["contraction_instances", "product_blocks", "product_threads", "schedule_contraction"]
 
 _TILE = 64
 """Rows and columns of the smallest tile that a block takes; it decides how many blocks there are at most."""
@@ -30,23 +30,40 @@ _FETCHING = 288
 """Eight warps that multiply and one that fetches."""
 
 
-def schedule_contraction(plan: Plan, names: Names, faults: dict[str, Var]) -> tuple[TirStmt, ...]:
-    """The kernel's mesh scope."""
+def contraction_instances(plan: Plan) -> Instances:
+    """As many blocks as have a tile to compute, of as many threads as the product's tier takes."""
+    lhs, rhs, shape = _product(plan)
+    threads = product_threads(lhs, rhs)
+    return Instances(product_blocks(lhs, rhs, shape, threads), (threads,), ("tile", "t"))
+
+
+def schedule_contraction(
+    plan: Plan, names: Names, faults: dict[str, Var], placement: Placement
+) -> tuple[TirStmt, ...]:
+    """The kernel's mesh scope; blocks take tiles in turn, so that their number is free."""
+    lhs, rhs, shape = _product(plan)
+    wanted = contraction_instances(plan)
+    if placement.thread_count != wanted.threads[0]:
+        placement.refuse(f"this product is computed by blocks of {wanted.threads[0]} threads", wanted)
+    root = plan.nest.matmul
+    assert root is not None
+    type_ = plan.call(root).type
+    assert isinstance(type_, TensorType)
+    total = Var(scalar(accumulator_type(type_.dtype)), names.fresh(f"{root}_sum"))
+    epilogue = _Epilogue(plan, names, faults)
+    tile = epilogue.tile(lhs, rhs, shape, total, placement.thread_count)
+    return (placement.scope((tile,)),)  # type: ignore[arg-type]  # a CUDA statement
+
+
+def _product(plan: Plan) -> tuple[BufferView, BufferView, tuple[Dim, ...]]:
+    """The factors, with as many axes as the result, and the result's extents."""
     root = plan.nest.matmul
     assert root is not None
     call = plan.call(root)
     assert isinstance(call.type, TensorType)
     shape = call.type.shape
     lhs, rhs = (_operand(plan.views[arg.name], len(shape)) for arg in call.args)  # type: ignore[union-attr]  # matmul takes tensors
-    threads = product_threads(lhs, rhs)
-    epilogue = _Epilogue(plan, names, faults)
-    total = Var(scalar(accumulator_type(call.type.dtype)), names.fresh(f"{root}_sum"))
-    tile = epilogue.tile(lhs, rhs, shape, total, threads)
-    blocks = product_blocks(lhs, rhs, shape, threads)
-    at_least = max(blocks, 1) if isinstance(blocks, int) else blocks
-    levels = (Topology("cta", at_least), Topology("thread", threads))
-    mesh = Mesh(levels, Layout((at_least, threads)), ("tile", "t"))
-    return (MeshScope("m", mesh, (tile,)),)  # type: ignore[arg-type]  # a CUDA statement
+    return lhs, rhs, shape
 
 
 def _streams(lhs: BufferView, rhs: BufferView) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilefoundry.codegen.cpu.nest import Nest
 from tilefoundry.codegen.cpu.schedule.kernel import (
     KernelSpec,
@@ -13,26 +15,52 @@ from tilefoundry.codegen.cpu.schedule.kernel import (
 from tilefoundry.codegen.cpu.schedule.plan import Plan
 from tilefoundry.codegen.cpu.schedule.rows import row_is_contiguous
 from tilefoundry.codegen.cpu.schedule.whole import WHOLE_OPS
-from tilefoundry.codegen.cuda.schedule.columns import schedule_columns
-from tilefoundry.codegen.cuda.schedule.contraction import schedule_contraction
+from tilefoundry.codegen.cuda.open_scopes import open_scope, without_scope
+from tilefoundry.codegen.cuda.schedule.columns import column_instances, schedule_columns
+from tilefoundry.codegen.cuda.schedule.contraction import contraction_instances, schedule_contraction
+from tilefoundry.codegen.cuda.schedule.instances import Instances, Placement
+from tilefoundry.codegen.cuda.schedule.row_shapes import row_shape
 from tilefoundry.codegen.cuda.schedule.rows import schedule_rows
-from tilefoundry.codegen.cuda.schedule.whole import CUDA_WHOLE_OPS, schedule_whole
-from tilefoundry.ir.core.expr import Bind, Call, Var
+from tilefoundry.codegen.cuda.schedule.whole import CUDA_WHOLE_OPS, schedule_whole, whole_instances
+from tilefoundry.ir.core.expr import Bind, Call, MeshScope, Var
 from tilefoundry.ir.passes import Names
 from tilefoundry.ir.tir import Guard, PrimFunction, TirStmt
 from tilefoundry.ir.types import DType, TensorType, scalar
 
-__all__ = ["accepts", "schedule"]
+__all__ = ["accepts", "instances_for", "schedule"]
+
+
+def instances_for(spec: KernelSpec) -> Instances:
+    """The instances that suit a kernel without scopes best."""
+    if _is_whole(spec):
+        return whole_instances(spec)
+    plan, _ = nest_of(spec)
+    if plan.nest.matmul is not None:
+        return contraction_instances(plan)
+    return column_instances(plan) if _joins_columns(plan) else row_shape(plan).instances
 
 
 def schedule(spec: KernelSpec) -> PrimFunction:
-    """The kernel under its mesh. Parameters are buffers, inputs before outputs, then extents passed by value.
+    """The kernel under the mesh of its open scope. Parameters are buffers, inputs before outputs, then extents.
 
-    Statements before the mesh scope are checks of extents; the host makes them before it launches.
+    Statements before the mesh scope are checks of extents; the host makes them before it launches. A kernel without
+    a scope, a copy that only the memory of values asked for, gets the one that suits it.
+
+    Raises:
+        NotFollowed: the mesh does not fit what the kernel computes; the message says which one would.
     """
     params, names = kernel_params(spec)
-    body = schedule_whole(spec, names) if _is_whole(spec) else _nest(spec, names)
-    return PrimFunction(spec.function.name, params, (*comments_of(spec.function), *body), 0)
+    function = spec.function
+    flat = replace(spec, function=without_scope(function))
+    scope = open_scope(function)
+    if scope is None:
+        chosen = instances_for(flat)
+        scope, levels = MeshScope("m", chosen.mesh, ()), chosen.levels
+    else:
+        levels = function.topologies or ()
+    placement = Placement.of(function.name, scope, levels)
+    body = schedule_whole(flat, names, placement) if _is_whole(flat) else _nest(flat, names, placement)
+    return PrimFunction(function.name, params, (*comments_of(function), *body), 0)
 
 
 def accepts(nest: Nest) -> bool:
@@ -49,10 +77,10 @@ def _is_whole(spec: KernelSpec) -> bool:
 _WHOLE = frozenset(CUDA_WHOLE_OPS) | frozenset(WHOLE_OPS)
 
 
-def _nest(spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
+def _nest(spec: KernelSpec, names: Names, placement: Placement) -> tuple[TirStmt, ...]:
     plan, gathers = nest_of(spec)
     faults = {name: Var(scalar(DType.i64), names.fresh("fault")) for name in gathers}
-    body = _scheduled(plan, names, dict(faults))
+    body = _scheduled(plan, names, dict(faults), placement)
     for name, fault in faults.items():
         table = plan.call(name).args[0]
         assert isinstance(table.type, TensorType)
@@ -60,9 +88,13 @@ def _nest(spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
     return (*empty_checks(plan), *body)
 
 
-def _scheduled(plan: Plan, names: Names, faults: dict[str, Var]) -> tuple[TirStmt, ...]:
+def _scheduled(plan: Plan, names: Names, faults: dict[str, Var], placement: Placement) -> tuple[TirStmt, ...]:
     if plan.nest.matmul is not None:
-        return schedule_contraction(plan, names, faults)
-    if plan.nest.reduced and not row_is_contiguous(plan):
-        return schedule_columns(plan, names, faults)
-    return schedule_rows(plan, names, faults)
+        return schedule_contraction(plan, names, faults, placement)
+    if _joins_columns(plan):
+        return schedule_columns(plan, names, faults, placement)
+    return schedule_rows(plan, names, faults, placement)
+
+
+def _joins_columns(plan: Plan) -> bool:
+    return bool(plan.nest.reduced) and not row_is_contiguous(plan)

@@ -12,94 +12,65 @@ from tilefoundry.codegen.cpu.schedule.phases import (
     final_value,
     spilled_values,
 )
-from tilefoundry.codegen.cpu.schedule.plan import Access, Loop, Plan
-from tilefoundry.codegen.cpu.schedule.rows import leading_access
+from tilefoundry.codegen.cpu.schedule.plan import Loop, Plan
 from tilefoundry.codegen.cpu.schedule.scope import Scope, as_index, buffer_var, index_var
 from tilefoundry.codegen.cuda.schedule.blocks import Block, dim_of
-from tilefoundry.codegen.cuda.schedule.geometry import (
-    Geometry,
-    pack_width,
-    reduced_geometry,
-    streaming_geometry,
-)
+from tilefoundry.codegen.cuda.schedule.geometry import Geometry
+from tilefoundry.codegen.cuda.schedule.instances import Placement
 from tilefoundry.codegen.cuda.schedule.packs import PackScope, PackTable, register_place
-from tilefoundry.codegen.cuda.schedule.staging import kept_bytes
+from tilefoundry.codegen.cuda.schedule.row_shapes import RowShape, row_shape
 from tilefoundry.codegen.cuda.statements import WIDTH, Combine, Packs, RegisterArray, WidePath
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.passes import Names
 from tilefoundry.ir.tir import Accumulate, Accumulator, Apply, For, If, Load, Store, TirStmt, compute_dtype
-from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, ceildiv, scalar
+from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, scalar
 from tilefoundry.ir.types.dim import product
 
-__all__ = ["packed_views", "schedule_rows"]
+__all__ = ["schedule_rows"]
 
 _MOST_KEPT = 64
 """Values of one thread that intermediate results may take between passes over a row."""
 
 
-def schedule_rows(plan: Plan, names: Names, faults: dict[str, Var]) -> tuple[TirStmt, ...]:
+def schedule_rows(
+    plan: Plan, names: Names, faults: dict[str, Var], placement: Placement
+) -> tuple[TirStmt, ...]:
     """The kernel's mesh scope."""
-    lead = leading_access(plan)
-    kept = plan.loops(plan.memory_order(plan.nest.kept, lead))
-    if plan.nest.reduced:
-        inner = plan.loops(plan.memory_order(tuple(plan.nest.reduced), lead))
-        return _reduced(plan, names, faults, kept, inner or (Loop(min(plan.nest.reduced), 1),))
-    return _streaming(plan, names, faults, kept[:-1], kept[-1] if kept else Loop(-1, 1))
+    shape = row_shape(plan).over(placement)
+    block = Block(names, shape.items, shape.geometry.rows, shape.geometry.threads)
+    write = _reduced if shape.joined else _streaming
+    return (placement.scope([write(shape, block, Scope(plan, names, {}, faults=faults))]),)
 
 
-def packed_views(plan: Plan, axis: int) -> list[Access]:
-    """Accesses that are contiguous along ``axis``."""
-    return [access for access in plan.accesses() if access.stride(axis) == 1]
-
-
-def _width(plan: Plan, axis: int, extent: Dim) -> int:
-    return pack_width([access.view.dtype.itemsize for access in packed_views(plan, axis)], extent)
-
-
-def _reduced(
-    plan: Plan, names: Names, faults: dict[str, Var], outer: tuple[Loop, ...], inner: tuple[Loop, ...]
-) -> tuple[TirStmt, ...]:
-    items = product(loop.extent for loop in outer)
-    last = inner[-1]
-    width = _width(plan, last.axis, last.extent)
-    geometry = reduced_geometry(last.extent, items, width, kept_bytes(plan, inner))
-    block = Block(names, items, geometry.rows, geometry.threads)
-
-    def written(own: Geometry) -> tuple[_Passes, list[TirStmt]]:
-        row = Scope(plan, names, {}, faults=faults)
-        row.stmts.extend(block.opening())
-        coords, lets = coordinates(dim_of(block.item), outer, row)
-        row.coords = coords
-        row.stmts.extend(lets)
-        passes = _Passes(plan, row, block, own, inner, (0, last.extent))
-        passes.write()
-        return passes, row.stmts
-
-    passes, stmts = written(geometry)
-    if geometry.elements is None:
-        return (block.scope([passes.wide(stmts)]),)
+def _reduced(shape: RowShape, block: Block, row: Scope) -> Any:
+    passes, stmts = _joined(shape, shape.geometry, block, row)
+    if shape.geometry.elements is None:
+        return passes.wide(stmts)
     # One element at a time a row does not fit into registers: it is read again for every pass.
-    return (block.scope([passes.wide(stmts, written(replace(geometry, elements=None))[1])]),)
+    again = Scope(row.plan, row.names, {}, faults=row.faults)
+    return passes.wide(stmts, _joined(shape, replace(shape.geometry, elements=None), block, again)[1])
 
 
-def _streaming(
-    plan: Plan, names: Names, faults: dict[str, Var], outer: tuple[Loop, ...], last: Loop
-) -> tuple[TirStmt, ...]:
-    rows = product(loop.extent for loop in outer)
-    geometry = streaming_geometry(last.extent, rows, _width(plan, last.axis, last.extent))
-    one_tile = isinstance(last.extent, int) and last.extent <= geometry.tile
-    tiles: Dim = 1 if one_tile else ceildiv(last.extent, geometry.tile)
-    block = Block(names, product((rows, tiles)), geometry.rows, geometry.threads)
-    row = Scope(plan, names, {}, faults=faults)
+def _joined(shape: RowShape, own: Geometry, block: Block, row: Scope) -> tuple[_Passes, list[TirStmt]]:
     row.stmts.extend(block.opening())
-    loops = outer if one_tile else (*outer, Loop(-2, tiles))
+    coords, lets = coordinates(dim_of(block.item), shape.outer, row)
+    row.coords = coords
+    row.stmts.extend(lets)
+    passes = _Passes(row.plan, row, block, own, shape.inner, (0, shape.extent))
+    passes.write()
+    return passes, row.stmts
+
+
+def _streaming(shape: RowShape, block: Block, row: Scope) -> Any:
+    row.stmts.extend(block.opening())
+    loops = shape.outer if shape.tiles == 1 else (*shape.outer, Loop(-2, shape.tiles))
     coords, lets = coordinates(dim_of(block.item), loops, row)
     row.stmts.extend(lets)
-    start: Dim = 0 if one_tile else product((coords.pop(-2), geometry.tile))
+    start: Dim = 0 if shape.tiles == 1 else product((coords.pop(-2), shape.geometry.tile))
     row.coords = coords
-    passes = _Passes(plan, row, block, geometry, (last,), (start, last.extent))
+    passes = _Passes(row.plan, row, block, shape.geometry, shape.inner, (start, shape.extent))
     passes.write()
-    return (block.scope([passes.wide(row.stmts)]),)
+    return passes.wide(row.stmts)
 
 
 @dataclass(slots=True)

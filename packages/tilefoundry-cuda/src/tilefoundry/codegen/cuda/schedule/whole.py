@@ -16,30 +16,38 @@ from tilefoundry.codegen.cpu.schedule.whole import (
     window_of,
 )
 from tilefoundry.codegen.cuda.schedule.geometry import BLOCK
+from tilefoundry.codegen.cuda.schedule.instances import Instances, Placement
 from tilefoundry.ir.core.expr import Bind, Call
 from tilefoundry.ir.passes import Names
-from tilefoundry.ir.tir import Abort, Apply, Evaluate, MeshScope, TirStmt
+from tilefoundry.ir.tir import Abort, Apply, Evaluate, TirStmt
 from tilefoundry.ir.types import DType, TensorType, ceildiv, scalar
 from tilefoundry.ir.types.dim import product
-from tilefoundry.ir.types.shard import Layout, Mesh, Topology
 
-__all__ = ["CUDA_WHOLE_OPS", "schedule_whole"]
+__all__ = ["CUDA_WHOLE_OPS", "schedule_whole", "whole_instances"]
 
 
-def schedule_whole(spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
-    """The kernel's mesh scope around the one op."""
+def whole_instances(spec: KernelSpec) -> Instances:
+    """A thread for every few elements, or a warp for every one where it takes a warp's work."""
+    per_thread = 4 if _only_call(spec).op.name not in _PER_WARP else 1
+    return Instances(ceildiv(product(spec.outputs[0].shape), BLOCK * per_thread), (BLOCK,), ("block", "t"))
+
+
+def schedule_whole(spec: KernelSpec, names: Names, placement: Placement) -> tuple[TirStmt, ...]:
+    """The kernel's mesh scope around the one op; its threads take elements in turn, so that blocks may be few."""
+    if placement.thread_count % _WARP:
+        placement.refuse("a block is whole warps", whole_instances(spec))
+    call = _only_call(spec)
+    rule = CUDA_WHOLE_OPS.get(call.op.name) or WHOLE_OPS[call.op.name]
+    return (placement.scope(rule(call, spec, names)),)
+
+
+def _only_call(spec: KernelSpec) -> Call:
     bind = spec.function.stmts()[0]
     assert isinstance(bind, Bind) and isinstance(bind.value, Call)
-    call = bind.value
-    rule = CUDA_WHOLE_OPS.get(call.op.name) or WHOLE_OPS[call.op.name]
-    sizes = [product(view.shape) for view in spec.outputs]
-    per_thread = 4 if call.op.name not in _PER_WARP else 1
-    grid = ceildiv(sizes[0], BLOCK * per_thread)
-    at_least = max(grid, 1) if isinstance(grid, int) else grid
-    mesh = Mesh((Topology("cta", at_least), Topology("thread", BLOCK)), Layout((at_least, BLOCK)), ("b", "t"))
-    return (MeshScope("m", mesh, rule(call, spec, names)),)
+    return bind.value
 
 
+_WARP = 32
 _PER_WARP = frozenset({"argmax", "topk", "conv2d", "grouped_matmul"})
 
 
