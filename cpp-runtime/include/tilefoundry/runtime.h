@@ -25,4 +25,7 @@
 // Units that hold an entry point, and only these, see the boundary to TVM FFI.
 #if defined(TILEFOUNDRY_HOST_ENTRY)
 #include <tilefoundry/runtime/host/entry.h>
+#if defined(TILEFOUNDRY_RANGES)
+#include <tilefoundry/runtime/host/ranges.h>
+#endif
 #endif

@@ -34,6 +34,9 @@ RULES = {
     "kernels.records": "Every launch's path, geometry, registers and memories are known, also from the cache and after "
     "saving; the image, cuobjdump and the driver agree on them.",
     "kernels.symbols": "A kernel's symbol carries its path in the program, at most 128 characters of it.",
+    "ranges.nested": "Asked for, profilers see a range per call and within it one per launch, named by path; an error "
+    "leaves none open.",
+    "ranges.off": "Not asked for, there are none.",
     # The calling convention, compiled in
     "args.refused": "Count, rank, dtype, extents, equal values of one DimVar, device and strides are checked before "
     "anything runs, naming entry, parameter, expected and actual.",

@@ -35,7 +35,8 @@ def test_options_are_frozen_and_spelled_in_one_way():
     options = CompilerOptions(opt_level=2, extra_flags=["-g"])
     assert options == CompilerOptions(opt_level=2, extra_flags=("-g",))
     assert options.text() == (
-        "opt_level=2;line_info=False;keep_sources=False;extra_flags=('-g',);device_compiler='nvrtc'"
+        "opt_level=2;line_info=False;keep_sources=False;extra_flags=('-g',);device_compiler='nvrtc';"
+        "ranges=False"
     )
     with pytest.raises(FrozenInstanceError):
         options.opt_level = 3
@@ -53,6 +54,8 @@ def test_options_are_frozen_and_spelled_in_one_way():
             r"extra_flags is a tuple of flags, got the string '-g'; write \('-g',\)",
         ),
         ({"extra_flags": ("",)}, TypeError, "a flag is a non-empty string, got ''"),
+        ({"ranges": 1}, TypeError, "ranges is True or False, got 1"),
+        ({"line_info": "yes"}, TypeError, "line_info is True or False, got 'yes'"),
         ({"device_compiler": "gcc"}, ValueError, "device_compiler is one of nvrtc, nvcc, got 'gcc'"),
     ],
 )

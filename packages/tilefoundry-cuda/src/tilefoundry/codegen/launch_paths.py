@@ -10,10 +10,13 @@ from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.tir import DispatchCall, For, If, Launch, PrimFunction, TirStmt, While, walk_tir
 from tilefoundry.runtime import KernelRecord
 
-__all__ = ["KERNEL", "launch_records", "named_by_path", "path_of", "with_launches"]
+__all__ = ["KERNEL", "RANGE", "launch_records", "named_by_path", "path_of", "with_launches", "with_ranges"]
 
 KERNEL = "kernel"
 """Attribute of a launch: the kernel's own name, where equal kernels share another one's code."""
+
+RANGE = "range"
+"""Attribute of a launch, and metadata of a module for its calls: what a profiler shows; absent: nothing."""
 
 _LONGEST = 100
 
@@ -62,6 +65,20 @@ def named_by_path(module: Module) -> Module:
         for f in module.functions
     )
     return Module(module.name, functions, entry.name, (), module.target, module.topologies, module.metadata)
+
+
+def with_ranges(module: Module) -> Module:
+    """A lowered module each of whose launches says under which name a profiler shows it: its path."""
+    entry = module.entry_function()
+    assert isinstance(entry, PrimFunction)
+
+    def named(launch: Launch) -> Launch:
+        return replace(launch, attributes=(*launch.attributes, (RANGE, path_of(module, launch))))
+
+    host = replace(entry, body=with_launches(entry.body, named))
+    functions = tuple(host if f is entry else f for f in module.functions)
+    metadata = {**module.metadata, RANGE: path_of(module)}
+    return Module(module.name, functions, host.name, (), module.target, module.topologies, metadata)
 
 
 def launch_records(module: Module) -> tuple[KernelRecord, ...]:

@@ -19,6 +19,8 @@ class CompilerOptions:
         keep_sources: leave the generated source beside the library in the cache.
         extra_flags: further flags for the native compiler, after the project's own.
         device_compiler: ``"nvrtc"`` or ``"nvcc"``; only the CUDA target looks at it.
+        ranges: push NVTX ranges around each call and each launch, named by their path in the program, for
+            profilers to show; needs NVTX's headers.
 
     Raises:
         ValueError, TypeError: a value outside of these.
@@ -29,6 +31,7 @@ class CompilerOptions:
     keep_sources: bool = False
     extra_flags: tuple[str, ...] = ()
     device_compiler: str = "nvrtc"
+    ranges: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.opt_level, bool) or self.opt_level not in (0, 1, 2, 3):
@@ -38,6 +41,9 @@ class CompilerOptions:
                 f"CompilerOptions: extra_flags is a tuple of flags, got the string {self.extra_flags!r}; "
                 f"write ({self.extra_flags!r},)"
             )
+        for name in ("line_info", "keep_sources", "ranges"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"CompilerOptions: {name} is True or False, got {getattr(self, name)!r}")
         object.__setattr__(self, "extra_flags", tuple(self.extra_flags))
         for flag in self.extra_flags:
             if not isinstance(flag, str) or not flag or "\0" in flag:

@@ -11,7 +11,7 @@ from tilefoundry.codegen.cache.place import VARIABLE, cache_directory, configure
 from tilefoundry.codegen.cuda.link import device_tool
 from tilefoundry.codegen.cuda.toolchain import find_headers, find_nvrtc
 from tilefoundry.codegen.headers import include_dirs
-from tilefoundry.codegen.toolchain import find_cxx, find_ffi
+from tilefoundry.codegen.toolchain import find_cxx, find_ffi, find_nvtx
 from tilefoundry.runtime.linking import native_arch
 from tilefoundry.target import CompilerOptions, CudaTarget
 
@@ -70,6 +70,11 @@ def _cutlass() -> str:
     return str(include_dirs()[1])
 
 
+def _nvtx() -> str:
+    nvtx = find_nvtx()
+    return f"{nvtx.folder}, from {nvtx.origin}"
+
+
 def _driver() -> str:
     """The driver's CUDA version, without a context and without torch."""
     try:
@@ -109,6 +114,7 @@ CHECKS: tuple[tuple[str, Callable[[], str], bool], ...] = (
     ("NVRTC", _nvrtc, False),
     ("CUDA headers", _cuda_headers, False),
     ("CUTLASS headers", _cutlass, False),
+    ("NVTX headers", _nvtx, False),
     ("NVIDIA driver", _driver, False),
     ("GPU", _gpu, False),
 )

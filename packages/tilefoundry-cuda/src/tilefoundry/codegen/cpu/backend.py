@@ -14,7 +14,7 @@ from tilefoundry.codegen.cpu.link import link_cpu
 from tilefoundry.codegen.cpu.place import Place
 from tilefoundry.codegen.cpu.prims import LowerPrims, OnFunctions
 from tilefoundry.codegen.cpu.share import ShareKernels
-from tilefoundry.codegen.launch_paths import launch_records
+from tilefoundry.codegen.launch_paths import launch_records, with_ranges
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.codegen.supported import CheckSupported
 from tilefoundry.ir.core.module import Module
@@ -69,6 +69,7 @@ class CpuBackend:
 
     def emit(self, module: Module, target: Target, options: CompilerOptions) -> LinkableModule:
         """C++ of a lowered module."""
+        module = with_ranges(module) if options.ranges else module
         functions = tuple(f for f in module.functions if isinstance(f, PrimFunction))
         source, records = emit_module(module), launch_records(module)
         return LinkableModule(target, "c++", source, functions, entry_abi(module), records)

@@ -16,6 +16,8 @@ from tilefoundry.codegen.toolchain import (
     PrecompiledHeaders,
     find_cxx,
     find_ffi,
+    range_flags,
+    range_includes,
 )
 from tilefoundry.runtime.linking import LinkedModule
 from tilefoundry.target import CompilerOptions, CpuTarget
@@ -70,6 +72,7 @@ def compile_flags(
         *debug,
         "-DTILEFOUNDRY_TARGET_CPU",
         "-DTILEFOUNDRY_HOST_ENTRY",
+        *range_flags(options.ranges),
         *options.extra_flags,
     )
 
@@ -82,7 +85,8 @@ def _key(source: str, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths)
 def cpu_headers(root: Path, target: CpuTarget, options: CompilerOptions) -> PrecompiledHeaders:
     """The precompiled runtime headers of CPU libraries, in the cache at ``root``."""
     compiler, ffi = find_cxx(), find_ffi()
-    includes = tuple(f"-I{path}" for path in (*include_dirs(cute=False), ffi.include))
+    own = tuple(f"-I{path}" for path in (*include_dirs(cute=False), ffi.include))
+    includes = (*own, *range_includes(options.ranges))
     flags = compile_flags(target, options, compiler, ffi)
     return PrecompiledHeaders(root, compiler, flags, includes, f"{headers_digest()} {ffi.version}")
 
@@ -90,7 +94,9 @@ def cpu_headers(root: Path, target: CpuTarget, options: CompilerOptions) -> Prec
 def _compile(source: str, folder: Path, ffi: FfiPaths, headers: PrecompiledHeaders, *, keep: bool) -> None:
     file = folder / _SOURCE
     file.write_text(source)
-    headers.compile([str(file), "-o", str(folder / "library.so"), f"-L{ffi.library}", "-ltvm_ffi"], folder)
+    headers.compile(
+        [str(file), "-o", str(folder / "library.so"), f"-L{ffi.library}", "-ltvm_ffi", "-ldl"], folder
+    )
     if not keep:
         file.unlink()
 

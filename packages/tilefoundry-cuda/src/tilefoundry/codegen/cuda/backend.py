@@ -21,7 +21,7 @@ from tilefoundry.codegen.cuda.resources import cuda_records
 from tilefoundry.codegen.cuda.schedule import accepts, schedule
 from tilefoundry.codegen.cuda.source import emit_kernel
 from tilefoundry.codegen.cuda.supported import host_answers
-from tilefoundry.codegen.launch_paths import named_by_path
+from tilefoundry.codegen.launch_paths import named_by_path, with_ranges
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.codegen.supported import CheckSupported
 from tilefoundry.ir.core.module import Module
@@ -85,7 +85,7 @@ class CudaBackend:
 
     def emit(self, module: Module, target: Target, options: CompilerOptions) -> CudaLinkable:
         """The texts of a lowered module; kernels are called by their path in the program."""
-        module = named_by_path(module)
+        module = named_by_path(with_ranges(module) if options.ranges else module)
         functions = tuple(f for f in module.functions if isinstance(f, PrimFunction))
         parts = emit_module(module)
         abi, records = entry_abi(module), cuda_records(module, parts.kernels)

@@ -24,6 +24,8 @@ from tilefoundry.codegen.toolchain import (
     ToolchainError,
     find_cxx,
     find_ffi,
+    range_flags,
+    range_includes,
 )
 from tilefoundry.runtime.linking import LinkedModule
 from tilefoundry.target import CompilerOptions, CudaTarget
@@ -81,7 +83,8 @@ def link_cuda(linkable: LinkableModule, source: CudaSource, options: CompilerOpt
 def host_headers(root: Path, options: CompilerOptions) -> PrecompiledHeaders:
     """The precompiled runtime headers of CUDA libraries' host part, in the cache at ``root``."""
     compiler, ffi = find_cxx(), find_ffi()
-    includes = tuple(f"-I{path}" for path in (*include_dirs(cute=False), ffi.include))
+    own = tuple(f"-I{path}" for path in (*include_dirs(cute=False), ffi.include))
+    includes = (*own, *range_includes(options.ranges))
     digest = f"{headers_digest()} {ffi.version}"
     return PrecompiledHeaders(root, compiler, _host_flags(compiler, options), includes, digest)
 
@@ -162,6 +165,7 @@ def _host_flags(compiler: Compiler, options: CompilerOptions) -> tuple[str, ...]
         *debug,
         "-DTILEFOUNDRY_TARGET_CUDA",
         "-DTILEFOUNDRY_HOST_ENTRY",
+        *range_flags(options.ranges),
     )
 
 

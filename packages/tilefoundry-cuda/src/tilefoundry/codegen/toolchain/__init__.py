@@ -7,6 +7,7 @@ from tilefoundry.codegen.toolchain.errors import (
     ToolTooOldError,
 )
 from tilefoundry.codegen.toolchain.gxx import Compiler, find_cxx
+from tilefoundry.codegen.toolchain.nvtx import find_nvtx, range_flags, range_includes
 from tilefoundry.codegen.toolchain.precompiled import PrecompiledHeaders, clear_precompiled
 from tilefoundry.codegen.toolchain.tvm_ffi import FfiPaths, find_ffi
 
@@ -21,4 +22,7 @@ __all__ = [
     "clear_precompiled",
     "find_cxx",
     "find_ffi",
+    "find_nvtx",
+    "range_flags",
+    "range_includes",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name
-from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, quoted
+from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, quoted, write_range
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
@@ -43,6 +43,7 @@ class EntryEmitter:
         labels: how callers name the parameters, in order.
         device: where tensors must lie, as DLPack names it.
         inplace: (output, input) pairs for which one tensor may be passed as both.
+        range: under which name profilers show a call; None: under none.
     """
 
     out: Writer
@@ -50,12 +51,15 @@ class EntryEmitter:
     labels: tuple[str, ...]
     device: str = "kDLCPU"
     inplace: tuple[tuple[int, int], ...] = ()
+    range: str | None = None
 
     def write(self) -> None:
         """Tables, the checked function, and its export under the entry's name."""
         self._tables()
         self.out.line()
         with self.out.block("void entry_function(host::Arguments const& arguments_) {"):
+            if self.range is not None:
+                write_range(self.out, self.range)
             self._bindings()
             self._body(self.entry.body)
         self.out.line()

@@ -7,6 +7,7 @@ from tilefoundry.codegen.cpu.emit.scalars import dtype_name
 from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, kernel_name
 from tilefoundry.codegen.cpu.inplace import INPLACE
 from tilefoundry.codegen.identifiers import mangle
+from tilefoundry.codegen.launch_paths import RANGE
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.core.module import Module
@@ -46,7 +47,8 @@ def emit_module(module: Module) -> str:
     out.line("}  // namespace kernels")
     out.line()
     inplace = module.metadata.get(INPLACE, ())
-    EntryEmitter(out, entry, module.metadata[PARAM_PATHS], inplace=inplace).write()
+    shown = module.metadata.get(RANGE)
+    EntryEmitter(out, entry, module.metadata[PARAM_PATHS], inplace=inplace, range=shown).write()
     return out.text()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name, expr_text, literal, view_text
 from tilefoundry.codegen.cpu.emit.tile_calls import tile_call
 from tilefoundry.codegen.identifiers import mangle
+from tilefoundry.codegen.launch_paths import RANGE
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
@@ -35,7 +36,7 @@ from tilefoundry.ir.tir import (
 )
 from tilefoundry.ir.types import DType, TensorType
 
-__all__ = ["StatementEmitter", "quoted"]
+__all__ = ["StatementEmitter", "quoted", "write_range"]
 
 
 def quoted(text: str) -> str:
@@ -209,7 +210,14 @@ class StatementEmitter:
             self.stmts(stmt.body)
 
     def _launch(self, stmt: Launch) -> None:
-        self.out.line(f"{kernel_name(stmt.callee)}({', '.join(self.expr(arg) for arg in stmt.args)});")
+        call = f"{kernel_name(stmt.callee)}({', '.join(self.expr(arg) for arg in stmt.args)});"
+        shown = dict(stmt.attributes).get(RANGE)
+        if shown is None:
+            self.out.line(call)
+            return
+        with self.out.block("{"):
+            write_range(self.out, shown)
+            self.out.line(call)
 
     def _abort(self, stmt: Abort) -> None:
         message = quoted(stmt.message)
@@ -217,6 +225,11 @@ class StatementEmitter:
 
     def _return(self, stmt: Return) -> None:
         self.out.line("return;")
+
+
+def write_range(out: Writer, name: str) -> None:
+    """Show the rest of the block under ``name`` in profilers."""
+    out.line(f"const host::Range range_({quoted(name)});")
 
 
 def kernel_name(name: str) -> str:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from tilefoundry.codegen.cpu.emit.entry import EntryEmitter
 from tilefoundry.codegen.cpu.emit.scalars import dim_text
-from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, quoted
+from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, quoted, write_range
 from tilefoundry.codegen.cpu.inplace import INPLACE
 from tilefoundry.codegen.cuda.source.device import symbol_of
 from tilefoundry.codegen.cuda.source.matmul import shared_symbol
+from tilefoundry.codegen.launch_paths import RANGE
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.module import Module
@@ -58,6 +59,7 @@ def host_source(module: Module, kernels: Sequence[KernelEntry], images: int) -> 
     emitter = _CudaEntry(
         out, entry, module.metadata[PARAM_PATHS], "kDLCUDA", module.metadata.get(INPLACE, ())
     )
+    emitter.range = module.metadata.get(RANGE)
     emitter.kernels = {kernel.name: i for i, kernel in enumerate(kernels)}
     emitter.in_turns = frozenset(i for i, kernel in enumerate(kernels) if kernel.in_turns)
     emitter.write()
@@ -120,6 +122,9 @@ class _HostStatements(StatementEmitter):
         number = self._kernels[stmt.callee]
         with self.out.block("{"):
             self.out.comment(stmt.callee)
+            shown = dict(stmt.attributes).get(RANGE)
+            if shown is not None:
+                write_range(self.out, shown)
             places: list[str] = []
             for i, arg in enumerate(stmt.args):
                 places.append(self._place(arg, i))

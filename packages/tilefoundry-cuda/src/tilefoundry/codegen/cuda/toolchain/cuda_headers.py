@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilefoundry.codegen.cuda.toolchain.wheels import wheel_folders
 from tilefoundry.codegen.toolchain import ToolNotFoundError
+from tilefoundry.codegen.toolchain.wheels import wheel_folders
 
 __all__ = ["FINDERS", "CudaHeaders", "find_headers"]
 

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tilefoundry.codegen.cuda.toolchain.wheels import wheel_folders
 from tilefoundry.codegen.toolchain import ToolchainError, ToolNotFoundError, ToolTooOldError
+from tilefoundry.codegen.toolchain.wheels import wheel_folders
 
 __all__ = ["FINDERS", "Nvrtc", "find_nvrtc"]
 
