@@ -104,18 +104,65 @@ def test_values_and_gradients(problem):
     assert torch.equal(torch.tensor(mate.grad.tolist()), theirs.grad.reshape(-1))
 
 
+@st.composite
+def uneven_problems(draw):
+    """One axis of leaves that tiles cut anywhere, another of single-row tiles; where the other operand is larger."""
+    leaves = [draw(st.integers(1, 3)) for _ in range(draw(st.integers(2, 4)))]
+    wide = [draw(st.integers(2, 3)) if e == 1 and draw(st.booleans()) else e for e in leaves]
+    size = prod(leaves)
+    tile = draw(st.sampled_from([n for n in range(1, size + 1) if size % n == 0]))
+    rows = draw(st.integers(1, 3))
+    both = draw(st.booleans())
+    return leaves, wide, tile, rows, draw(st.integers(1, 3)), draw(st.sampled_from(["mul", "add"])), both
+
+
 @pytest.mark.spec("OPS.whole")
-def test_tiles_that_are_no_boxes_of_leaves():
-    """Tiles of 3 over leaves 2 and 3: nothing is lost, the operand is gathered."""
-    secondary = sw.CPU(6)
-    secondary.flat().copy_(torch.arange(6.0))
-    carrier = TiledEvictable(sw.CPU(0), secondary, (2,), (3,))
-    tiled = carrier.full_tensor(sw.Layout(((2, 1, 3),), ((1, 0, 2),)))
-    mate = sw.Tensor(sw.from_torch(torch.arange(12.0) + 1).carrier, 0, sw.Layout(((2, 2, 3),)))
-    result = sw.mul(tiled, mate)
-    mine, theirs = torch.arange(6.0).view(3, 1, 2), (torch.arange(12.0) + 1).view(3, 2, 2)
-    assert torch.equal(torch.tensor(result.tolist()), (mine * theirs).reshape(-1))
-    ones = sw.Tensor(sw.from_torch(torch.ones(12)).carrier, 0, sw.Layout(((2, 2, 3),)))
-    result.backward(ones)
-    found = tiled.grad.carrier.project(tiled.grad, TileSelection([range(2)])).wait()
-    assert torch.equal(torch.tensor(found.tolist()), theirs.sum(1).reshape(-1))
+@settings(max_examples=80, deadline=None)
+@given(uneven_problems())
+def test_tiles_that_are_no_boxes_of_leaves(problem):
+    """They are read by index, one at a time: nothing is gathered whole, and capacity bounds what is on primary."""
+    leaves, wide, tile, rows, capacity, name, both = problem
+    size = prod(leaves)
+    grid = (size // tile, rows)
+
+    def tiled_of(values, extents, tile, grid):
+        secondary = sw.CPU(values.numel())
+        secondary.flat().copy_(values)
+        carrier = TiledEvictable(
+            sw.CPU(0), secondary, grid, (tile, 1), primary_capacity=min(capacity, prod(grid))
+        )
+        step, strides = 1, []
+        for extent in extents:
+            strides.append(step)
+            step *= extent
+        return carrier.full_tensor(sw.Layout((tuple(extents), rows), (tuple(strides), step)))
+
+    values = torch.randint(-5, 6, (size * rows,)).float()
+    tiled = tiled_of(values, leaves, tile, grid)
+    dense = torch.randint(-5, 6, (prod(wide) * rows,)).float()
+    if both:
+        mate = tiled_of(dense, wide, prod(wide), (1, rows))
+    else:
+        mate = sw.Tensor(sw.from_torch(dense.clone()).carrier, 0, sw.Layout((tuple(wide), rows)))
+
+    mine = values.view(rows, *leaves[::-1]).clone().requires_grad_()
+    theirs = dense.view(rows, *wide[::-1]).clone().requires_grad_()
+    expected = mine * theirs if name == "mul" else mine + theirs
+    weight = torch.randint(-5, 6, tuple(expected.shape)).float()
+    expected.backward(weight)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (direct, direct_gradients):
+            patch.setattr(module, "gather_pinned", lambda *_: pytest.fail("gathered whole"))
+        result = getattr(sw, name)(tiled, mate)
+        weights = sw.from_torch(weight.reshape(-1).clone()).carrier
+        result.backward(sw.Tensor(weights, 0, sw.Layout((tuple(wide), rows))))
+    assert result.shape.extents == (tuple(wide), rows)
+    assert torch.equal(torch.tensor(result.tolist()), expected.detach().reshape(-1))
+    assert tiled.carrier.stats().peak_resident_tiles <= capacity
+    for tensor, reference in ((tiled, mine), (mate, theirs)):
+        gradient = tensor.grad
+        if isinstance(gradient.carrier, TiledEvictable):
+            counts = gradient.carrier.grid_shape
+            gradient = gradient.carrier.project(gradient, TileSelection([range(n) for n in counts])).wait()
+        assert torch.equal(torch.tensor(gradient.tolist()), reference.grad.reshape(-1))

@@ -54,7 +54,7 @@ class Access:
                 inside = footprint(layout, tensor.offset, refined, "operand")
             self._form = packing(inside, self._geometry, (1,) * self._geometry.rank, "canonical")
         else:
-            self._view = _by_mode(tensor, layout, layout.shape.extents if like is None else like)
+            self._view = by_mode(tensor, layout, layout.shape.extents if like is None else like)
 
     @property
     def is_tiled(self) -> bool:
@@ -120,7 +120,7 @@ def _paste(
     target.copy_(source)
 
 
-def _by_mode(tensor: Tensor, layout: Layout, like: IntTuple) -> torch.Tensor:
+def by_mode(tensor: Tensor, layout: Layout, like: IntTuple) -> torch.Tensor:
     """An ordinary tensor with one dimension per mode of ``like``, to whose leaves it is expanded, last mode first.
 
     Modes stay of size 1 where the whole mode is of size 1.

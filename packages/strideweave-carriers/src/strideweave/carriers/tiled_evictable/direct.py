@@ -21,6 +21,7 @@ from .access import Access, boxes, mode_sizes
 from .carrier import TiledEvictable
 from .contraction import contract, wide
 from .gradients import whole
+from .irregular import Picks, first_tiled, put, tile_places
 from .projecting import gather_pinned
 from .refined import Refined, is_regular, refined_operands
 from .session import check, session
@@ -75,7 +76,7 @@ def _compute(
     if operation.name not in ("matmul", "reduce_sum") and not is_regular(operands, result):
         finer = refined_operands(operands, result)
         if finer is None:
-            return compute(operation, [_dense(o) for o in operands], attributes)
+            return _by_index(operation, operands, attributes, result, prototype)
         operands, result = finer
     carrier = prototype.allocate_like(max(1, Layout(result.extents).size()), dtype=result.dtype, empty=True)
     with plain_torch():
@@ -90,8 +91,26 @@ def _compute(
     return detached(Tensor(carrier, 0, Layout(shape)))
 
 
+def _by_index(
+    operation: Operation,
+    operands: Sequence[Operand],
+    attributes: Attributes,
+    result: Result,
+    prototype: Carrier,
+) -> Tensor:
+    """A pointwise operation where tiles are no boxes of broadcast leaves: tile by tile, element by element."""
+    picks = [Picks(o, result.extents) if isinstance(o, Tensor) else o for o in operands]
+    carrier = prototype.allocate_like(Layout(result.extents).size(), dtype=result.dtype, empty=True)
+    with plain_torch():
+        out = flat_values(carrier).view(mode_sizes(result.extents)[::-1])
+        for places in tile_places(first_tiled(operands), result.extents):
+            views = [p.at(places) if isinstance(p, Picks) else p for p in picks]
+            put(out, places, operation.torch(views, attributes, result))
+    return detached(Tensor(carrier, 0, Layout(result.extents)))
+
+
 def _dense(operand: Operand) -> Operand:
-    """A tiled operand gathered whole: for the Python reference, and for tiles that are no boxes of broadcast leaves."""
+    """A tiled operand gathered whole, for the Python reference."""
     if isinstance(operand, Tensor) and isinstance(operand.carrier, TiledEvictable):
         compact = gather_pinned(operand.carrier, operand, whole(operand.carrier))
         return detached(Tensor(compact.carrier, 0, Layout(operand.shape)))

@@ -22,6 +22,7 @@ from .construction import like
 from .contraction import contract, contract_box
 from .geometry import TileGeometry
 from .gradients import from_dense, on_primary_class, tiled, whole
+from .irregular import Picks, Spread, put, summed, tile_places
 from .packing import packing
 from .projecting import gather_pinned
 from .refined import Refined, is_regular, refined_operands
@@ -50,23 +51,14 @@ def gradients(
         on_primary_class(core, gradient) if not isinstance(gradient.carrier, TiledEvictable) else gradient
     )
     with session([*tensors, gradient], f"backward of {operation.name}", "backward"):
-        if (
-            not isinstance(core.primary.prototype, TorchStorage)
-            or isinstance(gradient.carrier, TiledEvictable)
-            or not _fits_boxes(operation.name, operands, result)
-        ):
+        if not isinstance(core.primary.prototype, TorchStorage):
             return _by_reference(operation, operands, attributes, gradient)
+        # As large as the result, which is dense too.
+        gradient = _whole(gradient)
         return [
             _one(operation, operands, attributes, result, gradient, k) if wanted[k] else None
             for k in range(len(tensors))
         ]
-
-
-def _fits_boxes(name: str, operands: Sequence[Operand], result: Result) -> bool:
-    """Whether the operands can be read in boxes of whole tiles."""
-    if name in ("matmul", "reduce_sum") or is_regular(operands, result):
-        return True
-    return refined_operands(operands, result) is not None
 
 
 def _by_reference(
@@ -110,6 +102,8 @@ def _one(
     other = next((o for i, o in enumerate(operands) if i != mine), None)
     if not isinstance(target.carrier, TiledEvictable):
         return _ordinary(name, target, other, gradient, result)
+    if _is_irregular(operands, result):
+        return _by_tile(target, _piece_by_index(name, target, other, result, gradient))
     parts, shape = _in_boxes([*operands, gradient], result)
     mate = next((o for i, o in enumerate(parts[:-1]) if i != mine), None)
     return _by_tile(parts[mine], _pointwise_piece(name, parts[mine], mate, shape, parts[-1]))
@@ -126,6 +120,14 @@ def _ordinary(name: str, target: Tensor, other: Operand | None, gradient: Tensor
         return sum_to(gradient, target.shape.extents)
     assert isinstance(other, Tensor)
     carrier = gradient.carrier.allocate_like(gradient.size(), dtype=gradient.dtype(), empty=True)
+    dense = detached(Tensor(carrier, 0, Layout(gradient.shape)))
+    if _is_irregular([other], result):
+        factor, g = Picks(other, result.extents), Picks(gradient, result.extents)
+        with plain_torch():
+            out = flat_values(carrier).view(mode_sizes(result.extents)[::-1])
+            for places in tile_places(other, result.extents):
+                put(out, places, g.at(places) * factor.at(places))
+        return sum_to(dense, target.shape.extents)
     pair, shape = _in_boxes([other, gradient], result)
     factor, g = Access(pair[0], like=shape.extents), Access(pair[1])
     sizes = mode_sizes(shape.extents)
@@ -136,7 +138,30 @@ def _ordinary(name: str, target: Tensor, other: Operand | None, gradient: Tensor
             for mode, taken in enumerate(box):
                 target_box = target_box.narrow(out.ndim - 1 - mode, taken.start, len(taken))
             target_box.copy_(g.box(box) * factor.box(box))
-    return sum_to(detached(Tensor(carrier, 0, Layout(gradient.shape))), target.shape.extents)
+    return sum_to(dense, target.shape.extents)
+
+
+def _is_irregular(operands: Sequence[Operand], result: Result) -> bool:
+    """Whether tiles of the operands are no boxes of leaves where another operand is larger at a leaf."""
+    return not is_regular(operands, result) and refined_operands(operands, result) is None
+
+
+def _piece_by_index(
+    name: str, target: Tensor, other: Operand | None, result: Result, gradient: Tensor
+) -> Piece:
+    """The gradient of a sum's or product's tiled operand at a box of it."""
+    spread_out, g = Spread(target, result.extents), Picks(gradient, result.extents)
+    factor = Picks(other, result.extents) if name != "add" and isinstance(other, Tensor) else None
+
+    def piece(box: Box) -> torch.Tensor:
+        met = spread_out.met_by(box)
+        places = [m.reshape(-1) for m in met]
+        values = g.at(places)
+        if factor is not None:
+            values = (values * factor.at(places)).to(values.dtype)
+        return summed(values, met, Float32.torch())
+
+    return piece
 
 
 def _in_boxes(operands: Sequence[Operand], result: Result) -> tuple[list[Any], Result]:
@@ -144,7 +169,7 @@ def _in_boxes(operands: Sequence[Operand], result: Result) -> tuple[list[Any], R
     if is_regular(operands, result):
         return list(operands), result
     finer = refined_operands(operands, result)
-    assert finer is not None  # gradients() has looked
+    assert finer is not None  # the caller has looked
     return finer
 
 
