@@ -104,13 +104,26 @@ def test_values_and_gradients(problem):
     assert torch.equal(torch.tensor(mate.grad.tolist()), theirs.grad.reshape(-1))
 
 
+def straddled(leaves, tile):
+    """Whether a tile's end lies within a leaf and does not divide it."""
+    for extent in leaves:
+        if tile % extent and extent % tile:
+            return True
+        tile = tile // extent if tile % extent == 0 else 1
+    return False
+
+
 @st.composite
 def uneven_problems(draw):
     """One axis of leaves that tiles cut anywhere, another of single-row tiles; where the other operand is larger."""
-    leaves = [draw(st.integers(1, 3)) for _ in range(draw(st.integers(2, 4)))]
-    wide = [draw(st.integers(2, 3)) if e == 1 and draw(st.booleans()) else e for e in leaves]
+    leaves = [draw(st.integers(1, 3)) for _ in range(draw(st.integers(1, 3)))]
+    leaves.insert(draw(st.integers(0, len(leaves))), 1)
+    leaves.insert(draw(st.integers(0, len(leaves))), draw(st.integers(2, 5)))
+    wide = [draw(st.integers(1, 3)) if e == 1 else e for e in leaves]
     size = prod(leaves)
-    tile = draw(st.sampled_from([n for n in range(1, size + 1) if size % n == 0]))
+    tiles = [n for n in range(1, size + 1) if size % n == 0]
+    uneven = [n for n in tiles if straddled(leaves, n)]
+    tile = draw(st.sampled_from(uneven or tiles))
     rows = draw(st.integers(1, 3))
     both = draw(st.booleans())
     return leaves, wide, tile, rows, draw(st.integers(1, 3)), draw(st.sampled_from(["mul", "add"])), both

@@ -11,7 +11,7 @@ from ..carriers.torch_storage import TorchStorage
 from . import driver
 from .captures import leave_captures, pass_captures
 from .cuda import order_after_caller, refuse_capture
-from .cuda_lanes import current_stream, lane
+from .cuda_lanes import NothingLeft, current_stream, lane
 from .straight import Flight
 
 if TYPE_CHECKING:
@@ -74,8 +74,9 @@ class DeviceStraight:
         try:
             order_after_caller(on, device)
             flight.keep = source._flat, target._flat
-            _copy(source, target, at, nbytes, on.stream)
-            on.follow(flight.completion, flight.ended)
+            with NothingLeft(on.stream):
+                _copy(source, target, at, nbytes, on.stream)
+                on.follow(flight.completion, flight.ended)
         finally:
             leave_captures(before)
         return True
