@@ -138,7 +138,7 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
         Carrier.__init__(self, core.dtype, True)
         self._core, self._policy, self._tiers = core, policy, tiers
         self._footprints: dict[Layout, Footprint] = {}
-        self._forms: dict[tuple[int, int, int, str], tuple[Packing, Layout, TileSelection]] = {}
+        self._forms: dict[tuple[int, int, tuple[int, ...], str], tuple[Packing, Layout]] = {}
 
     # --- what it is --------------------------------------------------------------------------------------
 

@@ -84,18 +84,19 @@ def project(
 
 
 def _packing(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection, order: Order) -> Packing:
-    # By identity: the objects are frozen, hashing their trees takes as long as the gather, and the entry keeps them.
-    key = (id(tensor.layout), tensor.offset, id(selection), order)
+    # By identity: a layout is frozen, hashing its trees takes as long as the gather, and the entry keeps it.
+    layout, counts = tensor._layout, selection.compact_grid_shape
+    key = (id(layout), tensor._offset, counts, order)
     kept = carrier._forms.get(key)
     if kept is not None:
         return kept[0]
     if order not in ORDERS:
         raise ValueError(f"project: order {order!r} is none of {', '.join(ORDERS)}")
     inside = carrier._footprint(tensor.layout, tensor.offset, "project")
-    form = packing(inside, carrier._core.geometry, selection.compact_grid_shape, order)
+    form = packing(inside, carrier._core.geometry, counts, order)
     if len(carrier._forms) >= KEPT:
         carrier._forms.clear()
-    carrier._forms[key] = form, tensor.layout, selection
+    carrier._forms[key] = form, layout
     return form
 
 

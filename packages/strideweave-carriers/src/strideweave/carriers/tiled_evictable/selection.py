@@ -30,12 +30,14 @@ class TileSelection:
     """
 
     per_axis: tuple[tuple[int, ...], ...]
+    _counts: tuple[int, ...] = field(compare=False, repr=False)
     _cache: dict[Any, Any] = field(compare=False, repr=False)
 
     def __init__(self, per_axis: Iterable[Iterable[int]]) -> None:
         axes = tuple(read_components(axis, "TileSelection") for axis in read_all(per_axis, "TileSelection"))
         _check(axes)
         object.__setattr__(self, "per_axis", axes)
+        object.__setattr__(self, "_counts", tuple(map(len, axes)))
         object.__setattr__(self, "_cache", {})
 
     @classmethod
@@ -64,7 +66,7 @@ class TileSelection:
     @property
     def compact_grid_shape(self) -> tuple[int, ...]:
         """Tiles taken per axis."""
-        return tuple(map(len, self.per_axis))
+        return self._counts
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
