@@ -21,6 +21,8 @@ import pytest
 
 from tilefoundry.codegen.headers import include_dirs
 
+from .cpu_library import SOURCE, Library
+
 ROOT = Path(__file__).resolve().parents[4]
 CPP = ROOT / "cpp-runtime"
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
@@ -117,6 +119,16 @@ def cpu_gxx():
         pytest.skip("no g++ on PATH")
     target = ("-DTILEFOUNDRY_TARGET_CPU", *WARNINGS, "-Wno-unknown-pragmas", f"-I{CPP / 'include'}")
     return lambda source, *flags: compile_host(source, [*flags, *target])
+
+
+@pytest.fixture(scope="module", params=["-O2 -fopenmp", "-O0"])
+def cpu(request, cpu_gxx) -> Library:
+    """The CPU surface as a library with threads, and without OpenMP."""
+    built = cpu_gxx(SOURCE.read_text(), *request.param.split(), "-shared", "-fPIC")
+    assert built.ok, built.log
+    library = Library(built.path)
+    library("tilefoundry_set_num_threads", 2)
+    return library
 
 
 @pytest.fixture(scope="session")
