@@ -170,19 +170,21 @@ def sanitized(program: Program, tool: str, folder: Path) -> Result:
     return run(f"{tool} {program.name}", command, timeout=180, env={"TILEFOUNDRY_QUICK": "1"})
 
 
-def check_cpp(options: argparse.Namespace) -> list[Result]:
-    """Build and run the C++ test programs, then the sanitizers."""
-    chosen = [p for p in programs() if not options.match or any(m in p.name for m in options.match)]
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        built = build(chosen, folder, CPP / "tests" / "gpu", options.jobs)
-        results = list(built.values())
-        ready = [p for p, result in built.items() if result.ok]
-        results += [run(f"run {p.name}", [str(folder / p.name)], timeout=120) for p in ready]
-        with ThreadPoolExecutor(min(8, options.jobs)) as pool:
-            pairs = [(p, tool) for tool in options.sanitize for p in ready if p.sanitize]
-            results += pool.map(lambda pair: sanitized(pair[0], pair[1], folder), pairs)
+def check_program(program: Program, options: argparse.Namespace, folder: Path) -> list[Result]:
+    """Build one C++ test program, run it, then run it under the asked-for sanitizers."""
+    results = list(build([program], folder, CPP / "tests" / "gpu", 1).values())
+    if results[0].ok:
+        results.append(run(f"run {program.name}", [str(folder / program.name)], timeout=120))
+        results += [sanitized(program, tool, folder) for tool in options.sanitize if program.sanitize]
     return results
+
+
+def check_cpp(options: argparse.Namespace) -> list[Result]:
+    """The C++ test programs, several at a time."""
+    chosen = [p for p in programs() if not options.match or any(m in p.name for m in options.match)]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
+        checked = list(pool.map(lambda program: check_program(program, options, Path(folder)), chosen))
+    return [result for results in checked for result in results]
 
 
 def check_bench(options: argparse.Namespace) -> list[Result]:
@@ -253,7 +255,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--sanitize", action="append", choices=SANITIZERS, help="cpp: also run under this tool"
     )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilers at a time")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="programs at a time")
     parser.add_argument("--out", type=Path, help="write results as JSON to this file")
     options = parser.parse_args(argv)
     options.sanitize = options.sanitize or []
