@@ -304,15 +304,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--json")
-    parser.add_argument(
-        "--kernel", action="store_true", help="permuted copies by the Triton kernel, not by torch"
-    )
+    parser.add_argument("--torch", action="store_true", help="permuted copies by torch, not by a kernel")
     options = parser.parse_args()
-    if options.kernel:
-        from strideweave.kernels.triton_transpose import transpose
-
-        use(transpose)
-    else:
+    if options.torch:
         use(None)
     rows: list[Row] = []
     for name in options.only:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from operator import mul
+from types import ModuleType
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import strideweave as sw
+from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection
 from strideweave.kernels import finder, use
 from strideweave.kernels.forms import form_of
 
@@ -70,13 +72,32 @@ def test_an_entry_point_is_asked_and_may_decline(monkeypatch):
     before = list(finder._chosen)
     try:
         use(lambda target, source: asked.append(target) is None and len(asked) > 1)
-        finder.transpose(given_up, None)
-        finder.transpose(given_up, None)
+        said = [finder.transpose(given_up, None), finder.transpose(given_up, None)]
         use(None)
-        finder.transpose(given_up, None)
+        said.append(finder.transpose(given_up, None))
     finally:
         finder._chosen[:] = before
     assert len(asked) == 2 and given_up.copied == 2
+    assert said == [False, True, False]
+
+
+@pytest.mark.parametrize("importable", [True, False])
+def test_triton_is_the_default_wherever_it_can_be_imported(monkeypatch, importable):
+    """Oracle: what ``import triton`` says, installed or not; torch where it says no."""
+    module = ModuleType("strideweave.kernels.triton_transpose")
+    module.transpose = lambda target, source: True
+    monkeypatch.setitem(sys.modules, module.__name__, module if importable else None)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
+    assert finder._load() is (module.transpose if importable else None)
+
+
+def test_stats_say_what_permuted():
+    carrier = TiledEvictable(sw.CPU(24), sw.CPU(0), (2, 1, 1), (1, 3, 4))
+    tensor, selection = carrier.full_tensor(carrier.row_major_layout()), TileSelection([[1, 0], [0], [0]])
+    carrier.project(tensor, selection, order="tile").wait()
+    assert (carrier.stats().permuted_by_torch, carrier.stats().permuted_by_kernel) == (0, 0)
+    carrier.project(tensor, selection).wait()
+    assert (carrier.stats().permuted_by_torch, carrier.stats().permuted_by_kernel) == (1, 0)
 
 
 INTERPRETED = """
@@ -127,7 +148,6 @@ def test_the_triton_kernel_on_a_device(dtype, sizes):
 @pytest.mark.gpu
 def test_projection_and_scatter_by_the_kernel():
     """Oracle: the same without it, bit for bit."""
-    from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection
     from strideweave.kernels.triton_transpose import transpose
 
     shape = (8, 256, 512)
@@ -145,6 +165,8 @@ def test_projection_and_scatter_by_the_kernel():
             result = carrier.scatter(compact, tensor, selection).wait()
             again = result.carrier.project(result, selection, order="tile").wait()
             torch.cuda.synchronize()
+            ran = carrier.stats().permuted_by_kernel, result.carrier.stats().permuted_by_kernel
+            assert ran == ((1, 1) if kernel else (0, 0))
             found.append((sw.to_torch(compact).cpu(), sw.to_torch(again).cpu()))
     finally:
         finder._chosen[:] = before

@@ -49,7 +49,16 @@ def _load() -> Transpose | None:
         except ImportError:
             # What it needs is not installed.
             continue
-    return None
+    return _shipped()
+
+
+def _shipped() -> Transpose | None:
+    """The kernel of this package, for where the package was put on the path without being installed."""
+    try:
+        from .triton_transpose import transpose as shipped
+    except ImportError:
+        return None
+    return shipped
 
 
 def kernel_for(target: torch.Tensor, source: torch.Tensor) -> bool:
@@ -62,7 +71,9 @@ def kernel_for(target: torch.Tensor, source: torch.Tensor) -> bool:
     return kernel is not None and not torch.cuda.is_current_stream_capturing() and kernel(target, source)
 
 
-def transpose(target: torch.Tensor, source: torch.Tensor) -> None:
-    """``target.copy_(source)``, by a kernel where there is one that is worth it."""
-    if not kernel_for(target, source):
+def transpose(target: torch.Tensor, source: torch.Tensor) -> bool:
+    """``target.copy_(source)``, by a kernel where there is one that is worth it; whether a kernel did it."""
+    by_kernel = kernel_for(target, source)
+    if not by_kernel:
         target.copy_(source)
+    return by_kernel

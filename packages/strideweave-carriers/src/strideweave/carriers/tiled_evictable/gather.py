@@ -70,7 +70,8 @@ def gather_fresh(core: Core, standing: Standing, packing: Packing, here: Any) ->
     if packing.verbatim:
         return picked.view(core.dtype.torch()).view(-1)
     out = torch.empty(packing.slots, dtype=rows.dtype, device=rows.device)
-    transpose(packing.by_tile(out), picked.view(rows.dtype).view(*packing.counts[::-1], *packing.tile_dims))
+    picked = picked.view(rows.dtype).view(*packing.counts[::-1], *packing.tile_dims)
+    core.stats.permuted(transpose(packing.by_tile(out), picked))
     return out.view(core.dtype.torch())
 
 
@@ -124,7 +125,7 @@ def _all_at_once(core: Core, slab: Slab, index: torch.Tensor, out: torch.Tensor,
         return
     picked = torch.index_select(slab.wide, 0, index).view(rows.dtype)
     picked = picked.view(*packing.counts[::-1], *packing.tile_dims)
-    transpose(packing.by_tile(out), picked)
+    core.stats.permuted(transpose(packing.by_tile(out), picked))
 
 
 def spread(
@@ -148,7 +149,10 @@ def spread(
             if len(members) == packing.tiles and _consecutive(members):
                 run = rows[members[0][1] : members[0][1] + len(members)]
                 target = run.view(*packing.counts[::-1], *packing.tile_dims)
-                if not add and kernel_for(target, source):
+                by_kernel = not (add or packing.verbatim) and kernel_for(target, source)
+                if not packing.verbatim:
+                    core.stats.permuted(by_kernel)
+                if by_kernel:
                     continue
                 for into, part in _pieces(target, source, packing):
                     into.add_(part) if add else into.copy_(part)

@@ -20,6 +20,8 @@ class Stats:
     ``hits`` and ``misses`` count required tiles that were, or were not, on primary when a request began.
     ``stalls`` counts waits that found their request unfinished, ``stall_seconds`` how long they took.
     ``prefetched`` tiles were promoted by a prefetcher, ``wasted_prefetch`` of them were dropped unread.
+    ``permuted_by_kernel`` and ``permuted_by_torch`` count the copies between tiles and compact tensors that changed the
+    order of elements, by what made them: see ``strideweave.kernels``.
     """
 
     requests: int
@@ -33,6 +35,8 @@ class Stats:
     stall_seconds: float
     prefetched: int
     wasted_prefetch: int
+    permuted_by_kernel: int
+    permuted_by_torch: int
     resident_tiles: int
     peak_resident_tiles: int
 
@@ -57,6 +61,7 @@ class Recorder:
             (
                 *("requests", "hits", "misses", "bytes_promoted", "bytes_written_back", "bytes_streamed"),
                 *("promote_seconds", "stalls", "stall_seconds", "prefetched", "wasted_prefetch"),
+                *("permuted_by_kernel", "permuted_by_torch"),
             ),
             0,
         )
@@ -120,6 +125,10 @@ class Recorder:
         if self._unread:
             with self._lock:
                 self._unread.difference_update(codes)
+
+    def permuted(self, by_kernel: bool) -> None:
+        """A copy changed the order of elements."""
+        self.add(**{"permuted_by_kernel" if by_kernel else "permuted_by_torch": 1})
 
     def snapshot(self, resident: int, peak: int) -> Stats:
         """The counters now."""
