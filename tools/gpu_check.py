@@ -96,6 +96,8 @@ def programs() -> list[Program]:
             for n, arch in ((128, "sm_90a"), (256, "sm_80"))
         ),
         Program("select", ("ELEMENTWISE",)),
+        Program("packs", ("ASYNC",)),
+        Program("packs", ("ASYNC",), arch="sm_75"),
         Program("cast", ("ELEMENTWISE",)),
         Program("cast", ("ELEMENTWISE",), arch="sm_80"),
         Program("mma", ("MMA", "TMA", "SYNC"), ("HOPPER",)),
