@@ -8,6 +8,9 @@ import pytest
 import torch
 
 import strideweave as sw
+from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, TileSet
+from strideweave.carriers.tiled_evictable.mover import HostMover
+from strideweave.carriers.tiled_evictable.mover_cuda import CudaMover
 from strideweave.movement import pinning
 from strideweave.movement.pinning import PAGE, Pinning
 from strideweave.movement.transfer import Run
@@ -102,3 +105,30 @@ def test_release_unlocks(driver):
     carrier.pinning.make([Run(0, 0, 1)], 1)
     carrier.release()
     assert not driver and carrier.pinning is None
+
+
+def test_memory_that_only_a_tiled_carrier_knows_is_prepared_for_a_device(monkeypatch):
+    """Its own slabs for write-backs, and the copy that from_torch makes; nothing of the caller's, no gradients."""
+    kept = []
+    monkeypatch.setattr(HostMover, "keep", lambda self, carrier: kept.append(carrier))
+    carrier = TiledEvictable(sw.CPU(12), sw.CPU(0), (3,), (4,))
+    tensor = carrier.full_tensor()
+    assert not kept
+    carrier.evict(TileSet([(1,)]))
+    assert [c for c in kept if c in carrier._core.secondary.carriers()] == kept and len(kept) == 1
+    del kept[:]
+    carrier.project(tensor, TileSelection([[0, 1]])).wait()
+    sw.mul(tensor, 2.0).backward(sw.Tensor(sw.from_torch(torch.ones(12)).carrier, 0, sw.Layout(((4, 3),))))
+    tensor.grad.carrier.evict(TileSet([(0,)]))
+    assert not kept
+    shared = TiledEvictable.from_torch(torch.zeros(3, 4), (1, 4))
+    assert not kept and shared.carrier.grid_shape == (3, 1)
+    copied = TiledEvictable.from_torch(torch.zeros(3, 4), (1, 4), copy=True)
+    assert kept == [copied.carrier._core.home.carrier]
+
+
+def test_a_device_page_locks_what_is_large_enough():
+    mover, small, large = CudaMover(0), sw.CPU(64, dtype=sw.UInt8), sw.CPU(1 << 20, dtype=sw.UInt8)
+    for carrier in (small, large, sw.Generic([1.0])):
+        mover.keep(carrier)
+    assert small.pinning is None and large.pinning is not None

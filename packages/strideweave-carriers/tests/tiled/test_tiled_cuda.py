@@ -342,3 +342,22 @@ def test_a_missing_tile_goes_ahead_of_a_prefetch():
     assert not handle.done, "a demand copy waited for a gigabyte of prefetch"
     assert torch.equal(host(compact), full[[5, 3]])
     handle.wait()
+
+
+def test_write_backs_to_slabs_of_its_own_are_page_locked():
+    """Tiles go to memory that only the carrier knows and come back, twice. Oracle: the values before."""
+    grid, tile = (8, 1, 1), (1, 256, 512)
+    size = grid[0] * tile[1] * tile[2]
+    primary = sw.CUDA(size)
+    primary.flat().normal_()
+    expected = primary.flat().view(*grid[:1], *tile[1:]).cpu()
+    carrier = TiledEvictable(primary, sw.CPU(0), grid, tile)
+    tensor = carrier.full_tensor(carrier.row_major_layout())
+    for _ in range(2):
+        carrier.evict(tiles(*range(8)))
+        (slab,) = carrier._core.secondary.slabs
+        assert slab.carrier.pinning is not None and any(slab.carrier.pinning._known.values())
+        carrier.promote(tiles(*range(8)))
+        found = host(carrier.project(tensor, choose(*range(8)), order="tile").wait())
+        assert torch.equal(found, expected)
+    carrier.release()

@@ -146,7 +146,15 @@ def build_core(
     home = Slab(secondary, geometry.tile_count) if secondary.size() else None
     lower = _lower_pool(geometry, secondary, overlay, home is not None and not read_only, read_only)
     return Core(
-        geometry, primary.dtype(), upper, lower, initial, home, primary_home=primary_home, read_only=read_only
+        geometry,
+        primary.dtype(),
+        upper,
+        lower,
+        initial,
+        home,
+        primary_home=primary_home,
+        read_only=read_only,
+        lasting=True,
     )
 
 

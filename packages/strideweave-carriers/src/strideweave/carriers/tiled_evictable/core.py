@@ -41,6 +41,7 @@ class Core:
         *,
         primary_home: Slab | None = None,
         read_only: bool = False,
+        lasting: bool = False,
         name: str = "TiledEvictable",
     ) -> None:
         self.geometry, self.dtype, self.name = geometry, dtype, name
@@ -48,6 +49,8 @@ class Core:
         self.home = home
         self.home_writable = home is not None and not read_only
         self.read_only = read_only
+        self.lasting = lasting
+        """Whether tiles will come and go many times, so that it pays to prepare their storage for it."""
         self.table = TileTable(geometry.tile_count, initial, primary_home if initial == "primary" else home)
         self.tile_bytes = geometry.tile_slots * dtype.itemsize
         self.lock = threading.Lock()
@@ -149,6 +152,9 @@ class Core:
             if count:
                 # A tile per slab under a budget, so that what is free is given back to the device.
                 slabs = pool.allocate(pool.growth(count), slots, self.mover.allocate)
+                if self.lasting and pool is self.secondary:
+                    for slab in slabs:
+                        self.mover.keep(slab.carrier)
                 with self.lock:
                     pool.add(slabs)
 

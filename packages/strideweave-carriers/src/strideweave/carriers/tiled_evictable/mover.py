@@ -82,6 +82,9 @@ class HostMover:
         """An uninitialised carrier like ``prototype`` for the mover's own use."""
         return prototype.allocate_like(slots, empty=True)
 
+    def keep(self, carrier: Carrier) -> None:
+        """Prepare storage that tiles will come from and go to again and again, and that nobody outside knows."""
+
     def copy(
         self, moves: Sequence[Move], background: bool = False, prepared: Any = None
     ) -> list[Completion[None]]:

@@ -21,7 +21,9 @@ from ...movement.pool import BACKGROUND, DEMAND
 from ...movement.reaper import Reaper
 from ...movement.transfer import transfer_for
 from ..base import Carrier
+from ..cpu import CPU
 from ..cuda import CUDA
+from ..torch_storage import WHOLE_PAGES
 from .mover import CAPTURED, Ended, Move, failed, grouped
 
 if TYPE_CHECKING:
@@ -131,6 +133,15 @@ class CudaMover:
             return prototype.allocate_like(slots, empty=True)
         with beside_captures(), torch.cuda.stream(lane(self.device, "h2d").stream):
             return prototype.allocate_like(slots, empty=True)
+
+    def keep(self, carrier: Carrier) -> None:
+        """See ``HostMover.keep``: host memory is page-locked as copies come to touch it.
+
+        Only what nobody outside can have a view of: a copy of more than one of the pieces that are locked one by one,
+        made by torch for somebody else, is refused by the driver.
+        """
+        if isinstance(carrier, CPU) and carrier.nbytes() >= WHOLE_PAGES:
+            carrier.pin_lazily()
 
     def copy(
         self, moves: Sequence[Move], background: bool = False, prepared: Prepared | None = None

@@ -143,6 +143,8 @@ def from_torch(
     if source.device.type == "cpu":
         tier = CPU(0, dtype=plain.dtype()) if primary is None else primary
         carrier = cls(tier, values, geometry.grid_shape, geometry.tile_shape, **options)
+        if not shares:
+            carrier._core.mover.keep(values)
     else:
         if primary is not None:
             raise ValueError("from_torch: a tensor on a device is itself the primary tier; leave primary out")
