@@ -71,7 +71,7 @@ def mesh(a: int, b: int, c: int, *more: str) -> Program:
 
 
 def programs() -> list[Program]:
-    """Every program to build, the slowest to compile first."""
+    """Every program to build, the slowest first."""
     matmul = [
         Program("matmul", ("MATMUL",), (f"THREADS={n}",), arch)
         for arch, counts in {
@@ -84,10 +84,11 @@ def programs() -> list[Program]:
     meshes = [(4, 8, 4), (1, 8, 32), (10, 20, 5), (13, 8, 1), (8, 24, 1), (2, 64, 4), (3, 32, 1), (2, 4, 4)]
     reductions = [mesh(3, 8, 1, "ALL_TYPES"), mesh(8, 4, 8, "ALL_TYPES"), *(mesh(*m) for m in meshes)]
     return [
+        *reductions[:2],
+        Program("unary", ("ELEMENTWISE",)),
         *matmul,
         Program("matmul", ("MATMUL",), ("THREADS=288", "PAIRED")),
-        *reductions,
-        Program("unary", ("ELEMENTWISE",)),
+        *reductions[2:],
         Program("binary", ("ELEMENTWISE",)),
         Program("views", ("VIEWS",)),
         Program("indices", ("VIEWS",)),
@@ -177,7 +178,9 @@ def check_program(program: Program, options: argparse.Namespace, folder: Path) -
     results = list(build([program], folder, CPP / "tests" / "gpu", 1).values())
     if results[0].ok:
         results.append(run(f"run {program.name}", [str(folder / program.name)], timeout=120))
-        results += [sanitized(program, tool, folder) for tool in options.sanitize if program.sanitize]
+        with ThreadPoolExecutor(2) as pool:
+            tools = options.sanitize if program.sanitize else []
+            results += pool.map(lambda tool: sanitized(program, tool, folder), tools)
     return results
 
 

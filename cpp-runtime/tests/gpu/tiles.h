@@ -18,4 +18,8 @@ __global__ void unary_kernel(S const* src, D* dst, int n, F f) {
   }
 }
 
-const int kSizes[] = {1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 127, 1025, 40009};
+/// Lengths around packs, warps and tiles; under a sanitizer those that take different paths.
+inline std::vector<int> sizes() {
+  if (harness::quick()) return {1, 7, 8, 9, 1025};
+  return {1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 127, 1025, 40009};
+}
