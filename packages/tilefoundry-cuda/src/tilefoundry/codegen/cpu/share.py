@@ -36,6 +36,8 @@ class ShareKernels:
         """``module`` with one kernel per distinct body."""
         entry = module.entry_function()
         assert isinstance(entry, PrimFunction)
+        if len(module.functions) <= 2:
+            return module  # nothing to share with; writing sources takes longer than all the other passes
         first: dict[str, str] = {}
         stands_for: dict[str, str] = {}
         kept: list[PrimFunction] = []

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 # torch is imported where it is first needed: importing the runtime must not load it.
@@ -102,15 +103,25 @@ def _torch_threads() -> Any | None:
 
 @cache
 def _blas() -> ctypes.CDLL:
-    import scipy_openblas32
-
-    blas = ctypes.CDLL(
-        os.path.join(scipy_openblas32.get_lib_dir(), scipy_openblas32.get_library(fullname=True))
-    )
+    blas = ctypes.CDLL(_blas_library())
     # Libraries share a product out over their own threads and call the BLAS from each of them: a BLAS with
     # threads of its own would put these calls one behind the other.
     blas.scipy_openblas_set_num_threads(1)
     return blas
+
+
+def _blas_library() -> str:
+    """The wheel's library. Importing the wheel would tell too, in a third of the time that loading takes in all."""
+    spec = find_spec("scipy_openblas32")
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(
+            "a CPU library asks for a BLAS, and scipy_openblas32 is not installed; pip install scipy-openblas32"
+        )
+    folder = os.path.join(spec.submodule_search_locations[0], "lib")
+    found = sorted(name for name in os.listdir(folder) if name.startswith("libscipy_openblas"))
+    if not found:
+        raise ImportError(f"{folder} holds no libscipy_openblas; reinstall scipy-openblas32")
+    return os.path.join(folder, found[0])
 
 
 @cache
