@@ -61,9 +61,17 @@ def test_resources_are_those_that_cuobjdump_shows(cubin, tmp_path):
     pattern = r"Function (\w+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+) CONSTANT\[0\]:(\d+)"
     wanted = {m[1]: tuple(map(int, m.groups()[1:])) for m in re.finditer(pattern, shown)}
     assert set(wanted) == {"plain", "spills", "calls"}
+    # cuobjdump counts in the KiB that the system keeps from 9.0 on, the driver does not.
+    kept = 1024 if "nv.shared.reserved.0" in cubin.decode("latin-1") else 0
     found = read_image(cubin).kernels
     got = {
-        name: (one.registers, one.local_bytes, one.shared_bytes, 0, one.constant_bytes)
+        name: (
+            one.registers,
+            one.local_bytes,
+            one.shared_bytes + kept * (one.shared_bytes > 0),
+            0,
+            one.constant_bytes,
+        )
         for name, one in found.items()
     }
     assert got == wanted
@@ -72,7 +80,7 @@ def test_resources_are_those_that_cuobjdump_shows(cubin, tmp_path):
 def test_local_memory_and_objects_have_the_sizes_of_the_source(cubin):
     image = read_image(cubin)
     assert image.kernels["spills"].local_bytes == 400 and image.kernels["plain"].local_bytes == 0
-    assert image.kernels["calls"].shared_bytes >= 160 and image.kernels["plain"].shared_bytes == 0
+    assert image.kernels["calls"].shared_bytes == 160 and image.kernels["plain"].shared_bytes == 0
     assert image.objects["plain_shared_kib"] == 17
 
 

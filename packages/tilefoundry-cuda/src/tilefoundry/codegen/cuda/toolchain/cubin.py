@@ -25,6 +25,9 @@ _SYMBOLS = 2
 _OBJECT = 1
 # Forms of a record: without value, a byte, two bytes, a run of bytes whose length follows.
 _SHORT_FORMS = (1, 2, 3)
+# From compute capability 9.0 on the system keeps the first KiB of a block's memory, and images count it in.
+_KEPT_SECTION = ".nv.shared.reserved.0"
+_KEPT = 1024
 _REGISTERS = 0x2F
 _STACK = 0x12
 
@@ -35,7 +38,8 @@ class KernelResources:
 
     Attributes:
         registers: of a thread.
-        shared_bytes: static shared memory of a block; what a launch adds is not in the image's tables.
+        shared_bytes: static shared memory of a block, as the driver counts it; what a launch adds is not in the
+            image's tables.
         local_bytes: of a thread, for spilled registers, arrays and the frames of called functions.
         constant_bytes: of the bank that holds its parameters.
     """
@@ -93,11 +97,12 @@ def _image(cubin: bytes, sections: list[_Section], symbols: list[_Symbol]) -> Im
     for kind, symbol, value in () if info is None else _records(cubin, info):
         if kind in (_REGISTERS, _STACK):
             (registers if kind == _REGISTERS else stacks)[symbols[symbol].name] = value
+    kept = _KEPT if _KEPT_SECTION in sizes else 0
     names = [s.name.removeprefix(".text.") for s in sections if s.name.startswith(".text.")]
     kernels = {
         name: KernelResources(
             registers[name],
-            sizes.get(f".nv.shared.{name}", 0),
+            max(sizes.get(f".nv.shared.{name}", 0) - kept, 0),
             stacks.get(name, 0),
             sizes.get(f".nv.constant0.{name}", 0),
         )
