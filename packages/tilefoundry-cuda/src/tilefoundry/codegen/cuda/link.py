@@ -34,6 +34,8 @@ __all__ = ["DeviceTool", "compile_images", "device_headers", "device_tool", "hos
 
 _SHOWN = 40
 _OBJECT = "entry.o"
+_FACTS = "facts 2"
+"""Part of every key: which reading of the images lies beside the libraries."""
 _INCLUDE = "#include <tilefoundry/runtime.h>\n"
 
 
@@ -183,6 +185,7 @@ def _key(
         compiler.version,
         ffi.version,
         headers_digest(),
+        _FACTS,
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
