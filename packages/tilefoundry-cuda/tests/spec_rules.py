@@ -63,6 +63,22 @@ RULES = {
     "cache.headers": "The runtime's headers are precompiled from the second library on, or not at all.",
     "tools.errors": "Missing, too old, and unable to target this GPU are errors of their own.",
     "tools.doctor": "doctor says what was found and one remedy for what was not.",
+    # The C++ runtime
+    "cpp.one-target": "The umbrella asks for exactly one target, in a sentence.",
+    "cpp.declarations": "Every declaration has its name, template signature and noexcept, on chips old and new.",
+    "cpp.vocabulary": "Tags and element types have the same names on both targets.",
+    "cpp.meshes": "Mesh axes belong to levels right to left; coordinates, local shapes and offsets follow.",
+    "cpp.copies": "A plain tensor is the row-major reshape of what it holds, a part or the whole, split or not.",
+    "cpp.refused": "What does not fit is a compile error with a sentence.",
+    "cpp.annotations": "Ops, their functors and tags are device code; helpers of views and layouts compile on a host too.",
+    "cpp.comments": "Comments of entries say who takes part, where the result is valid and the workspace; every "
+    "static_assert carries a sentence.",
+    "cpp.alone": "Every header compiles by itself, with warnings as errors.",
+    "cpp.chips": "What needs a newer chip is refused by its name where it is called.",
+    "cpp.features": "A feature macro brings in what it names and no other part.",
+    "cpp.cpu": "The CPU surface equals numpy in float64.",
+    "cpp.gpu": "Every op equals a host oracle on a GPU, between guard bands, also as older chips compile it.",
+    "cpp.wheel": "From a wheel alone, CPU code compiles and runs with g++ and CUDA code with the extra's wheels.",
     # Cases that broke other systems
     "case.directory-names": "A cache directory with a space or letters beyond ASCII.",
     "case.cold-processes": "Eight processes that start cold on one module: one compiles.",

@@ -39,11 +39,13 @@ def misannotated(header: str, text: str) -> list[str]:
     ]
 
 
+@pytest.mark.spec("cpp.annotations")
 @pytest.mark.parametrize("header", HEADERS)
 def test_functions_are_annotated_for_where_they_run(header: str):
     assert misannotated(header, (CUDA / header).read_text()) == []
 
 
+@pytest.mark.spec("cpp.annotations")
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_removed_or_exchanged_annotation_is_found(header: str):
     text = (CUDA / header).read_text()
@@ -116,6 +118,7 @@ def test_every_entry_is_known():
     assert {f.name for _, f in entries()} == OPS | PARTS
 
 
+@pytest.mark.spec("cpp.comments")
 def test_comments_say_who_takes_part_where_the_result_is_valid_and_the_workspace():
     unsaid = []
     for header, f in entries():
@@ -137,6 +140,7 @@ def test_public_helpers_have_comments():
     assert bare == []
 
 
+@pytest.mark.spec("cpp.comments")
 @pytest.mark.parametrize("folder", ["cuda", "cpu", "host"])
 def test_static_asserts_carry_a_sentence(folder: str):
     """A subject, a colon and words that say what is wrong."""

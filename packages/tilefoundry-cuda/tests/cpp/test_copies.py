@@ -104,6 +104,7 @@ def printed(cuda_gxx) -> dict[tuple[str, str, int], list[int]]:
     return {(name, direction, int(i)): [int(v) for v in values] for name, direction, i, *values in words}
 
 
+@pytest.mark.spec("cpp.copies")
 @pytest.mark.parametrize("name", CASES)
 def test_elements_land_in_row_major_order(name: str, printed):
     case = CASES[name]

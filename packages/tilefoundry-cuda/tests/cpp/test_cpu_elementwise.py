@@ -27,6 +27,7 @@ UNARY = {
 SIZES = (1, 3, 15, 16, 17, 1025, 100_003)
 
 
+@pytest.mark.spec("cpp.cpu")
 @pytest.mark.parametrize("name", UNARY)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
 def test_unary(cpu: Library, name: str, dtype: str):
@@ -104,6 +105,7 @@ BINARY = {
 }  # fmt: skip
 
 
+@pytest.mark.spec("cpp.cpu")
 @pytest.mark.parametrize("name", BINARY)
 @pytest.mark.parametrize("dtype", ["f32", "i32"])
 def test_binary(cpu: Library, name: str, dtype: str):

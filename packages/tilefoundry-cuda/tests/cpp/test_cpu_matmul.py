@@ -37,6 +37,7 @@ def blas(request, cpu: Library):
 MATMULS = [("f32", "f32"), ("f64", "f64"), ("bf16", "bf16"), ("f16", "f32"), ("i32", "i32"), ("i8", "i32")]
 
 
+@pytest.mark.spec("cpp.cpu")
 @pytest.mark.parametrize(("source", "target"), MATMULS)
 def test_matmul(blas: Library, source: str, target: str):
     """Oracle: numpy in float64 (int64 for integers), all transpositions, batches, shared right operands."""

@@ -19,6 +19,7 @@ REDUCTIONS = [(op, s, d) for op in ("sum", "max", "min", "absmax") for s, d in
 REDUCTIONS += [("mean", "f32", "f32"), ("mean", "bf16", "bf16"), ("mean", "i32", "f32")]
 
 
+@pytest.mark.spec("cpp.cpu")
 @pytest.mark.parametrize(("op", "source", "target"), REDUCTIONS)
 def test_reduce(cpu: Library, op: str, source: str, target: str):
     """Oracle: numpy in float64 (int64 for integers) over each axis of ragged shapes, NaN included."""
@@ -62,6 +63,7 @@ def test_full_reduction_into_a_scalar(cpu: Library):
     np.testing.assert_allclose(out, x.astype(np.float64).sum(), atol=1e-4)
 
 
+@pytest.mark.spec("cpp.cpu")
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 31), (65, 1025), (7, 769)])
 def test_row_kernels(cpu: Library, dtype: str, shape: tuple[int, int]):

@@ -131,6 +131,7 @@ extern "C" __global__ void declarations(float* p, unsigned int* bar, unsigned lo
 """
 
 
+@pytest.mark.spec("cpp.declarations")
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a"])
 def test_every_declaration(arch: str, nvrtc):
     """On a chip before sm_80 the plain paths stand in: copies are synchronous, products scalar."""
@@ -146,6 +147,7 @@ REDUCE = "sum mean max min absmax"
 DTYPES = "f32 f64 i8 u8 i16 i32 i64 bool f16 bf16 fp8e4m3 fp8e5m2 f8e8m0 f4e2m1"
 
 
+@pytest.mark.spec("cpp.vocabulary")
 def test_both_targets_have_one_vocabulary(nvrtc, cpu_gxx):
     """Tags and element types by the same names on the CPU and on CUDA."""
     names = [f"ops::{n}_op" for n in f"{UNARY} {BINARY} {REDUCE}".split()]

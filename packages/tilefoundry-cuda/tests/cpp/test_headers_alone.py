@@ -22,6 +22,7 @@ def test_there_are_headers():
     assert len(CPU) > 8 and len(CUDA) > 20 and len(HOST_CAPABLE) > 8
 
 
+@pytest.mark.spec("cpp.alone")
 @pytest.mark.parametrize("name", CPU)
 def test_cpu_header_alone(name: str, cpu_gxx):
     built = cpu_gxx(f"#include <{name}>\nint main() {{}}\n", "-O1")
@@ -50,12 +51,14 @@ def test_umbrella_with_clang(name: str, tmp_path: Path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.spec("cpp.alone")
 @pytest.mark.parametrize("name", HOST_CAPABLE)
 def test_host_capable_header_alone(name: str, cuda_gxx):
     built = cuda_gxx(f"#include <{name}>\nint main() {{}}\n", "-O0")
     assert built.ok, built.log
 
 
+@pytest.mark.spec("cpp.alone")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", [n for n in CUDA if n not in HOST_CAPABLE])
 def test_device_header_alone(name: str, arch: str, nvrtc):
@@ -92,6 +95,7 @@ extern "C" __global__ void kernel(float* p) {{
 """
 
 
+@pytest.mark.spec("cpp.chips")
 @pytest.mark.parametrize("what", COPY_ENGINE)
 def test_the_copy_engine_asks_for_its_chip(what: str, nvrtc):
     """Its headers compile for any chip; a call compiles for sm_90 and is refused by that name below."""
@@ -109,10 +113,15 @@ FEATURES = {
     "SYNC": ("ops::SyncKind", ["ops::relu_op", "ops::sum_op", "ops::mbarrier"]),
     "TMA": ("ops::mbarrier", ["ops::relu_op", "ops::sum_op"]),
     "MATMUL": ("ops::store_result", ["ops::sum_op", "ops::SyncKind"]),
-    "SHARDS": ("shard::B", ["ops_marker"]),
+    "SHARDS": ("shard::B", ["ops::relu_op", "ops::SyncKind", "ops::mbarrier"]),
+    "ASYNC": ("ops::StagedPacks<int, 32>", ["ops::relu_op", "ops::SyncKind", "ops::mbarrier"]),
+    "MMA": ("ops::atom::mma_sync<f16>", ["ops::relu_op", "ops::SyncKind", "ops::mbarrier"]),
+    "VIEWS": ("ops::ConvGeometry", ["ops::SyncKind", "ops::mbarrier", "ops::store_result"]),
+    "GROUPED": ("ops::store_result", ["ops::ConvGeometry", "ops::SyncKind"]),
 }
 
 
+@pytest.mark.spec("cpp.features")
 @pytest.mark.parametrize("feature", FEATURES)
 def test_feature_macro_is_narrow(feature: str, nvrtc):
     """What a feature names is there; the others' names are unknown."""

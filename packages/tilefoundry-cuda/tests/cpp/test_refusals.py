@@ -134,6 +134,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.spec("cpp.refused")
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_on_the_host(name: str, cuda_gxx):
     body, sentence = REFUSED[name]
@@ -153,6 +154,7 @@ def test_the_prelude_itself_compiles(cuda_gxx):
     assert built.ok, built.log
 
 
+@pytest.mark.spec("cpp.one-target")
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
@@ -188,6 +190,7 @@ CPU_REFUSED = {
 }
 
 
+@pytest.mark.spec("cpp.refused")
 @pytest.mark.parametrize("name", CPU_REFUSED)
 def test_refused_on_the_cpu_target(name: str, cpu_gxx):
     body, sentence = CPU_REFUSED[name]
@@ -282,6 +285,7 @@ DEVICE_REFUSED = {
 }
 
 
+@pytest.mark.spec("cpp.refused")
 @pytest.mark.parametrize("name", DEVICE_REFUSED)
 def test_refused_on_the_device(name: str, nvrtc):
     body, sentence = DEVICE_REFUSED[name]

@@ -57,6 +57,7 @@ def coordinate(case: dict[str, Any], instance: dict[str, Any]) -> list[int]:
     return out
 
 
+@pytest.mark.spec("cpp.meshes")
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c["name"])
 def test_vectors_hold_by_enumeration(case: dict[str, Any]):
     """Oracle: the rules, applied by brute force."""
@@ -82,6 +83,7 @@ def golden_case() -> dict[str, Any]:
     return next(c for c in CASES if c["name"] == "golden")
 
 
+@pytest.mark.spec("cpp.meshes")
 def test_golden_parts_cover_the_tensor():
     """Every element of the logical (2, 1536) tensor belongs to exactly one instance of the (2, 4, 32) mesh."""
     shard = golden_case()["shards"][0]
@@ -144,6 +146,7 @@ def grouped() -> dict[tuple[int, int], list[dict[str, Any]]]:
     return groups
 
 
+@pytest.mark.spec("cpp.meshes")
 @pytest.mark.parametrize("levels", sorted(grouped()), ids=str)
 def test_headers_agree_with_the_vectors(levels: tuple[int, int], cuda_gxx):
     """Mesh coordinates, local shapes, and offsets through `local` and `shard_partition`, ids mocked."""
@@ -155,6 +158,7 @@ def test_headers_agree_with_the_vectors(levels: tuple[int, int], cuda_gxx):
     assert lines == [line for case in cases for line in expected(case)]
 
 
+@pytest.mark.spec("cpp.meshes")
 @pytest.mark.parametrize("case", VECTORS["refused"], ids=lambda c: c["name"])
 def test_headers_refuse_misfitting_meshes(case: dict[str, Any], cuda_gxx):
     """The compile error carries the sentence."""

@@ -106,6 +106,7 @@ int main() {
 """
 
 
+@pytest.mark.spec("cpp.wheel")
 def test_cpu_target_runs_with_gxx_alone(installed: Path, tmp_path: Path):
     """Oracle: 1+2+3 and 4+5+6."""
     if shutil.which("g++") is None:
@@ -124,6 +125,7 @@ def test_cpu_target_runs_with_gxx_alone(installed: Path, tmp_path: Path):
     assert subprocess.run(["./a"], cwd=tmp_path, capture_output=True, text=True).stdout == "6 15\n"
 
 
+@pytest.mark.spec("cpp.wheel")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_cuda_target_compiles_with_the_extra_alone(installed: Path, arch: str, cuda, nvrtc):
     """NVRTC with the wheel's two folders and CUDA's headers; no other include path."""

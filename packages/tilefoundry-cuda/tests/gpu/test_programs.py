@@ -29,6 +29,7 @@ def load_tool() -> ModuleType:
 TOOL = load_tool()
 
 
+@pytest.mark.spec("cpp.gpu")
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.parametrize("program", TOOL.programs(), ids=lambda p: p.name)
