@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 from functools import cache
 
@@ -19,11 +20,26 @@ def _exchange() -> Callable[[object], int] | None:
         return None
 
 
+class _Cell(threading.local):
+    """A thread's own place for the mode that goes to the driver and the one that comes back."""
+
+    def __init__(self) -> None:
+        self.value = ctypes.c_int()
+        self.reference = ctypes.byref(self.value)
+
+
+_cell = _Cell()
+
+
 def _exchange_capture_mode(mode: int) -> int:
     """Set this thread's capture mode; the one before."""
-    value, exchange = ctypes.c_int(mode), _exchange()
-    if exchange is not None:
-        exchange(ctypes.byref(value))
+    exchange = _exchange()
+    if exchange is None:
+        return mode
+    cell = _cell
+    value = cell.value
+    value.value = mode
+    exchange(cell.reference)
     return value.value
 
 

@@ -15,6 +15,7 @@ from .. import seam
 from ..carriers.base import Carrier
 from ..carriers.cpu import CPU
 from ..carriers.torch_storage import TorchStorage, plain_torch
+from . import driver
 from .captures import beside_captures
 from .completion import Completion
 from .cuda_lanes import Lane, NothingLeft, current_stream, lane, queued_on
@@ -51,7 +52,7 @@ def order_after_caller(on: Lane, device: int) -> None:
     refuse_capture()
     caller = current_stream(device)
     # Asking whether it has run dry takes a fraction of what an event between the streams takes.
-    if not caller.query():
+    if not (driver.is_idle(caller) if driver.is_there() else caller.query()):
         queued = torch.cuda.Event()
         queued.record(caller)
         queued.wait(on.stream)

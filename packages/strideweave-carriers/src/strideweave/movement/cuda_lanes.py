@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from .. import seam
+from . import driver
 from .completion import Completion
 from .pool import DEMAND
 from .reaper import Reaper, Settle
@@ -86,6 +87,8 @@ class Lane:
         urgent = priority == DEMAND and direction != "d2d"
         self.stream = torch.cuda.Stream(device, priority=-1 if urgent else 0)
         self.reaper = Reaper(f"strideweave-{direction}-{device}" + "-behind" * (priority != DEMAND))
+        self._events: list[Any] = []
+        """The driver's events that nothing waits for."""
         self._ring: list[tuple[torch.Tensor, torch.cuda.Event]] = []
         self.lock = threading.Lock()
 
@@ -112,11 +115,26 @@ class Lane:
 
     def follow(self, completion: Completion[Any], settle: Settle) -> None:
         """Call ``settle`` after everything queued on the stream so far; who waits for ``completion`` helps."""
-        import torch
+        event = self._event()
 
-        event = torch.cuda.Event()
-        event.record(self.stream)
-        completion.assist(self.reaper.watch(event, settle, not completion.urgent))
+        def passed(error: BaseException | None) -> None:
+            settle(error)
+            if isinstance(event, driver.Event):
+                # Whoever still looks at it sees later work of the stream, which is no less.
+                self._events.append(event)
+
+        completion.assist(self.reaper.watch(event, passed, not completion.urgent))
+
+    def _event(self) -> Any:
+        """An event that stands for everything queued on the stream so far."""
+        if not driver.is_there():
+            return self.stream.record_event()
+        try:
+            event = self._events.pop()
+        except IndexError:
+            event = driver.Event(self.stream)
+        event.record()
+        return event
 
 
 _lanes: dict[tuple[int, str, int], Lane] = {}
@@ -128,11 +146,14 @@ def lane(device: int, direction: str, priority: int = DEMAND) -> Lane:
 
     Copies that nobody waits for yet have lanes of their own, so that others need not queue behind them.
     """
-    with _guard:
-        key = (device, direction, priority)
-        if key not in _lanes:
-            _lanes[key] = Lane(device, direction, priority)
-        return _lanes[key]
+    key = (device, direction, priority)
+    found = _lanes.get(key)
+    if found is None:
+        with _guard:
+            found = _lanes.get(key)
+            if found is None:
+                found = _lanes[key] = Lane(device, direction, priority)
+    return found
 
 
 _inherited: list[object] = []

@@ -1,69 +1,137 @@
 """The few calls of CUDA's driver that copies are made of. Each takes a fraction of what the same through torch takes.
 
 The driver library comes with the device's driver. Where it is missing, as on machines of other makers, torch copies.
+Threads: any; what names a stream makes the stream's context the thread's first, which the driver, unlike the runtime,
+does not see to by itself.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from .. import forks
+
 if TYPE_CHECKING:
     import torch
 
+NOT_READY = 600
+"""The driver's status for work that has not ended."""
+
+NO_TIMING = 2
+"""The driver's flag for events that are cheap to record."""
+
+
+class _Calls:
+    """The driver's functions, with their types said once."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        handle = ctypes.c_void_p
+        self.reason = library.cuGetErrorString
+        self.copy = library.cuMemcpyAsync
+        self.copy.argtypes = ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, handle
+        self.stream_query, self.stream_synchronize = library.cuStreamQuery, library.cuStreamSynchronize
+        self.event_create, self.event_record = library.cuEventCreate, library.cuEventRecord
+        self.event_query, self.event_synchronize = library.cuEventQuery, library.cuEventSynchronize
+        self.event_record.argtypes = handle, handle
+        for call in (self.stream_query, self.stream_synchronize, self.event_query, self.event_synchronize):
+            call.argtypes = (handle,)
+
 
 @cache
-def library() -> ctypes.CDLL | None:
-    """The driver library, or None."""
+def _calls() -> _Calls | None:
     try:
-        found = ctypes.CDLL("libcuda.so.1")
-        copy = found.cuMemcpyAsync
+        return _Calls(ctypes.CDLL("libcuda.so.1"))
     except (OSError, AttributeError):
         return None
-    copy.argtypes = ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
-    copy.restype = ctypes.c_int
-    return found
 
 
-@cache
-def _memcpy() -> Any:
-    found = library()
-    return None if found is None else found.cuMemcpyAsync
+def is_there() -> bool:
+    """Whether the other functions here may be called."""
+    return _calls() is not None
 
 
 _bound = threading.local()
 
 
-def copies() -> bool:
-    """Whether ``copy`` may be called."""
-    return _memcpy() is not None
-
-
-def bind(stream: torch.cuda.Stream) -> None:
-    """Make the device's context this thread's: the driver, unlike the runtime, does not see to that by itself."""
-    if getattr(_bound, "process", None) != os.getpid():
-        # Any call of the runtime does.
+def _bind(stream: torch.cuda.Stream) -> None:
+    if getattr(_bound, "generation", None) != forks.generation:
+        # Any call of the runtime makes the context this thread's.
         stream.query()
-        _bound.process = os.getpid()
+        _bound.generation = forks.generation
 
 
-def copy(target: int, source: int, nbytes: int, stream: int) -> None:
-    """Queue a copy between two addresses, each on a device or page-locked, on the stream with this handle.
+def _check(status: int, what: str) -> None:
+    if not status:
+        return
+    text, calls = ctypes.c_char_p(), _calls()
+    if calls is None or calls.reason(status, ctypes.byref(text)) or text.value is None:
+        raise RuntimeError(f"{what}: the CUDA driver reports error {status}")
+    raise RuntimeError(f"{what}: the CUDA driver reports: {text.value.decode()}")
+
+
+def copy(target: int, source: int, nbytes: int, stream: torch.cuda.Stream) -> None:
+    """Queue a copy on ``stream`` between two addresses, each on a device or page-locked.
 
     Raises:
         RuntimeError: the driver refuses; nothing was queued.
     """
-    status = _memcpy()(target, source, nbytes, stream)
+    _bind(stream)
+    status = _calls().copy(target, source, nbytes, stream.cuda_stream)  # type: ignore[union-attr] # the caller has asked
     if status:
-        raise RuntimeError(f"copy of {nbytes} bytes: the CUDA driver refuses: {_reason(status)}")
+        _check(status, f"copy of {nbytes} bytes")
 
 
-def _reason(status: int) -> str:
-    text = ctypes.c_char_p()
-    found = library()
-    if found is None or found.cuGetErrorString(status, ctypes.byref(text)) or text.value is None:
-        return f"error {status}"
-    return text.value.decode()
+def is_idle(stream: torch.cuda.Stream) -> bool:
+    """Whether ``stream`` has done everything that was queued on it, or failed at it."""
+    _bind(stream)
+    return _calls().stream_query(stream.cuda_stream) != NOT_READY  # type: ignore[union-attr] # the caller has asked
+
+
+def synchronize(stream: torch.cuda.Stream) -> None:
+    """Block until ``stream`` has done everything; other Python threads run meanwhile.
+
+    Raises:
+        RuntimeError: what was queued failed.
+    """
+    _bind(stream)
+    status = _calls().stream_synchronize(stream.cuda_stream)  # type: ignore[union-attr] # the caller has asked
+    if status:
+        _check(status, "work of the device")
+
+
+class Event:
+    """An event like torch's, as far as copies need one. Recorded anew it stands for the later work alone."""
+
+    __slots__ = ("_handle", "_stream")
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        _bind(stream)
+        handle = ctypes.c_void_p()
+        _check(_calls().event_create(ctypes.byref(handle), NO_TIMING), "making an event")  # type: ignore[union-attr] # asked
+        self._handle: Any = handle.value
+        self._stream = stream
+
+    def record(self) -> None:
+        """Stand for everything queued so far on the stream that the event was made for."""
+        _bind(self._stream)
+        status = _calls().event_record(self._handle, self._stream.cuda_stream)  # type: ignore[union-attr] # it was made
+        if status:
+            _check(status, "recording an event")
+
+    def query(self) -> bool:
+        """Whether that work has ended; RuntimeError where it failed."""
+        _bind(self._stream)
+        status = _calls().event_query(self._handle)  # type: ignore[union-attr] # it was made
+        if status and status != NOT_READY:
+            _check(status, "work of the device")
+        return not status
+
+    def synchronize(self) -> None:
+        """Block until that work has ended; RuntimeError where it failed."""
+        _bind(self._stream)
+        status = _calls().event_synchronize(self._handle)  # type: ignore[union-attr] # it was made
+        if status:
+            _check(status, "work of the device")

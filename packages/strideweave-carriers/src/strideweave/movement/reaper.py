@@ -142,6 +142,9 @@ class Reaper:
         while self._watches or not self._stopping:
             if not self._watches:
                 self._rest()
+                if self._watches and self._watches[0].lazy and not self._stopping:
+                    # Whoever waits for it had better not find this thread in the way.
+                    time.sleep(LAZY)
             elif self._look(self._watches[0]):
                 self._watches.popleft()
 

@@ -28,12 +28,11 @@ class Straight(Protocol):
     grows = False
     """Whether an empty target is given room first; others go the long way."""
 
-    def fits(self, source: Any, target: Any) -> bool:
-        """Whether these two can be copied between without help."""
-        ...
-
     def start(self, source: Any, target: Any, at: int, nbytes: int) -> Any:
-        """Copy from byte ``at`` to the front, or begin to; the result is for ``finish``. What raises has ended."""
+        """Copy from byte ``at`` to the front, or begin to; the result is for ``finish``. What raises has ended.
+
+        None, with nothing changed, where these two cannot be copied between without help.
+        """
         ...
 
     def finish(self, begun: Any) -> None:
@@ -84,16 +83,18 @@ def move_straight(tensor: Any, carrier: Any, finished: Result) -> Tensor | None:
     source: Carrier = tensor._carrier
     if not _hold(source, carrier):
         return None
-    need = tensor._layout.cosize()
+    need: int = tensor._layout._extent[1]
     grew = wrote = False
     try:
-        if not how.fits(source, carrier) or not _has_room(carrier, need, how.grows):
+        if not _has_room(carrier, need, how.grows):
             return None
         size = carrier._dtype.itemsize
         if how.grows:
             carrier.grow(need)
             grew = True
         begun = how.start(source, carrier, tensor._offset * size, need * size)
+        if begun is None:
+            return None
         try:
             result = finished(tensor, carrier)
         finally:
@@ -117,7 +118,7 @@ def begin_straight(tensor: Any, carrier: Any, finished: Result) -> AwaitMove[Ten
         return None
     need, begun = tensor._layout.cosize(), False
     try:
-        if not how.fits(source, carrier) or not _has_room(carrier, need, False):
+        if not _has_room(carrier, need, False):
             return None
         size = carrier._dtype.itemsize
         flight = Flight(source, carrier, finished(tensor, carrier))
@@ -148,25 +149,27 @@ class HostStraight:
 
     grows = False
 
-    def fits(self, source: CPU, target: CPU) -> bool:
-        """See ``Straight.fits``."""
-        return not target.shares_storage(source)
-
-    def start(self, source: CPU, target: CPU, at: int, nbytes: int) -> None:
+    def start(self, source: CPU, target: CPU, at: int, nbytes: int) -> bool | None:
         """See ``Straight.start``: the whole copy."""
+        origin, goal = source._flat.data_ptr(), target._flat.data_ptr()
+        if goal < origin + source.nbytes() and origin < goal + target.nbytes():
+            return None
         seam.enter("submit")
         if nbytes > CHUNK:
             copy_runs(source, target, (Run(at, 0, nbytes),))
-            return
-        seam.enter("copy")
-        checkpoint()
-        parallel.copy(target._flat.data_ptr(), source._flat.data_ptr() + at, nbytes)
+        else:
+            seam.enter("copy")
+            checkpoint()
+            parallel.copy(goal, origin + at, nbytes)
+        return True
 
-    def finish(self, begun: None) -> None:
+    def finish(self, begun: bool) -> None:
         """See ``Straight.finish``."""
 
     def submit(self, source: CPU, target: CPU, at: int, nbytes: int, flight: Flight) -> bool:
         """See ``Straight.submit``: the pool copies."""
+        if target.shares_storage(source):
+            return False
         seam.enter("submit")
         runs = (Run(at, 0, nbytes),)
         part = pool().submit(lambda: copy_runs(source, target, runs))
@@ -180,11 +183,7 @@ class FileStraight:
 
     grows = True
 
-    def fits(self, source: FileBacked, target: CPU) -> bool:
-        """See ``Straight.fits``."""
-        return True
-
-    def start(self, source: FileBacked, target: CPU, at: int, nbytes: int) -> None:
+    def start(self, source: FileBacked, target: CPU, at: int, nbytes: int) -> bool:
         """See ``Straight.start``: the whole read, in pieces between which an exit may cut in."""
         seam.enter("submit")
         address = target._flat.data_ptr()
@@ -193,8 +192,9 @@ class FileStraight:
             checkpoint()
             length = min(CHUNK, nbytes - done)
             source.load_bytes(at + done, view(address + done, length))
+        return True
 
-    def finish(self, begun: None) -> None:
+    def finish(self, begun: bool) -> None:
         """See ``Straight.finish``."""
 
     def submit(self, source: FileBacked, target: CPU, at: int, nbytes: int, flight: Flight) -> bool:
