@@ -29,8 +29,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_column_mean_k0_reduce(c
         for (int piece_ = 0; piece_ < 4 / V_; ++piece_) {
           const index_t first = item * 128 + (piece_ * 32 + column_lane) * V_;
           if (first < M) {
-            pack0_[piece_] = detail::load_streaming(reinterpret_cast<detail::Pack<f32,
-                V_> const*>(x + M * turn + first));
+            pack0_[piece_] = *reinterpret_cast<detail::Pack<f32, V_> const*>(x + M * turn + first);
           }
         }
         CUTE_UNROLL
@@ -52,8 +51,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_column_mean_k0_reduce(c
           const index_t first = item * 128 + (piece_ * 32 + column_lane) * V_;
           if (first < M) {
             detail::Pack<f32, V_> pack0_;
-            pack0_ = detail::load_streaming(reinterpret_cast<detail::Pack<f32,
-                V_> const*>(x + M * turn + first));
+            pack0_ = *reinterpret_cast<detail::Pack<f32, V_> const*>(x + M * turn + first);
             CUTE_UNROLL
             for (int slot = 0; slot < V_; ++slot) {
               const index_t c = first + slot;

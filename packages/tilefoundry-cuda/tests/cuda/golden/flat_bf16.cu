@@ -25,8 +25,8 @@ extern "C" __global__ void __launch_bounds__(256) kernel_flat_bf16_k0_silu_mul(c
       for (int piece_ = 0; piece_ < 8 / V_; ++piece_) {
         const index_t first = item * 2048 + (piece_ * 256 + lane) * V_;
         if (first < M * N) {
-          pack0_[piece_] = detail::load_streaming(reinterpret_cast<detail::Pack<bf16, V_> const*>(g + first));
-          pack1_[piece_] = detail::load_streaming(reinterpret_cast<detail::Pack<bf16, V_> const*>(u + first));
+          pack0_[piece_] = *reinterpret_cast<detail::Pack<bf16, V_> const*>(g + first);
+          pack1_[piece_] = *reinterpret_cast<detail::Pack<bf16, V_> const*>(u + first);
         }
       }
       CUTE_UNROLL
@@ -53,9 +53,9 @@ extern "C" __global__ void __launch_bounds__(256) kernel_flat_bf16_k0_silu_mul(c
         const index_t first = item * 2048 + (piece_ * 256 + lane) * V_;
         if (first < M * N) {
           detail::Pack<bf16, V_> pack0_;
-          pack0_ = detail::load_streaming(reinterpret_cast<detail::Pack<bf16, V_> const*>(g + first));
+          pack0_ = *reinterpret_cast<detail::Pack<bf16, V_> const*>(g + first);
           detail::Pack<bf16, V_> pack1_;
-          pack1_ = detail::load_streaming(reinterpret_cast<detail::Pack<bf16, V_> const*>(u + first));
+          pack1_ = *reinterpret_cast<detail::Pack<bf16, V_> const*>(u + first);
           detail::Pack<bf16, V_> pack2_;
           CUTE_UNROLL
           for (int slot = 0; slot < V_; ++slot) {

@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_heads_k1_reduce_exp_sub
     f32 row_max_total = ops::max_op::identity<f32>();
     for (index_t first = lane * V_; first < M; first += 128 * V_) {
       detail::Pack<f32, V_> pack0_;
-      pack0_ = detail::load_streaming(reinterpret_cast<detail::Pack<f32, V_> const*>(v3 + M * item + first));
+      pack0_ = *reinterpret_cast<detail::Pack<f32, V_> const*>(v3 + M * item + first);
       CUTE_UNROLL
       for (int slot = 0; slot < V_; ++slot) {
         const index_t j = first + slot;
@@ -89,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_heads_k1_reduce_exp_sub
     f32 row_sum_total = ops::sum_op::identity<f32>();
     for (index_t first = lane * V_; first < M; first += 128 * V_) {
       detail::Pack<f32, V_> pack1_;
-      pack1_ = detail::load_streaming(reinterpret_cast<detail::Pack<f32, V_> const*>(v3 + M * item + first));
+      pack1_ = *reinterpret_cast<detail::Pack<f32, V_> const*>(v3 + M * item + first);
       CUTE_UNROLL
       for (int slot = 0; slot < V_; ++slot) {
         const index_t j_2 = first + slot;

@@ -30,7 +30,7 @@ extern "C" __global__ void TILEFOUNDRY_PAIRED_BLOCKS __launch_bounds__(288)
     constexpr int V_ = sizeof(sums_.value) / sizeof(sums_.value[0]);
     const index_t row = row_, first = column_;
     detail::Pack<bf16, V_> pack0_;
-    pack0_ = detail::load_streaming(reinterpret_cast<detail::Pack<bf16, V_> const*>(gate + first + row * 256));
+    pack0_ = *reinterpret_cast<detail::Pack<bf16, V_> const*>(gate + first + row * 256);
     detail::Pack<bf16, V_> pack1_;
     CUTE_UNROLL
     for (int slot = 0; slot < V_; ++slot) {

@@ -27,8 +27,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_pointwise_k0_exp_mul_ad
       for (int piece_ = 0; piece_ < 4 / V_; ++piece_) {
         const index_t first = i * 1024 + (piece_ * 256 + lane) * V_;
         if (first < M) {
-          pack0_[piece_] = detail::load_streaming(reinterpret_cast<detail::Pack<f32,
-              V_> const*>(x + M * i_2 + first));
+          pack0_[piece_] = *reinterpret_cast<detail::Pack<f32, V_> const*>(x + M * i_2 + first);
         }
       }
       CUTE_UNROLL
@@ -58,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_pointwise_k0_exp_mul_ad
         const index_t first = i * 1024 + (piece_ * 256 + lane) * V_;
         if (first < M) {
           detail::Pack<f32, V_> pack0_;
-          pack0_ = detail::load_streaming(reinterpret_cast<detail::Pack<f32, V_> const*>(x + M * i_2 + first));
+          pack0_ = *reinterpret_cast<detail::Pack<f32, V_> const*>(x + M * i_2 + first);
           detail::Pack<f32, V_> pack1_;
           pack1_ = *reinterpret_cast<detail::Pack<f32, V_> const*>(y + first);
           detail::Pack<f32, V_> pack2_;

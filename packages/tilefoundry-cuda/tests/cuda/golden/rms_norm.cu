@@ -34,8 +34,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_rms_norm_k0_square_redu
     CUTE_UNROLL
     for (int piece_ = 0; piece_ < 8 / V_; ++piece_) {
       const index_t first = (piece_ * 32 + lane) * V_;
-      pack0_[piece_] = detail::load_streaming(reinterpret_cast<detail::Pack<bf16,
-          V_> const*>(x + first + item * 256));
+      pack0_[piece_] = *reinterpret_cast<detail::Pack<bf16, V_> const*>(x + first + item * 256);
     }
     CUTE_UNROLL
     for (int piece_ = 0; piece_ < 8 / V_; ++piece_) {
@@ -105,8 +104,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_rms_norm_k0_square_redu
     f32 mean_square_total_2 = ops::sum_op::identity<f32>();
     for (index_t first_2 = lane * V_; first_2 < 256; first_2 += 32 * V_) {
       detail::Pack<bf16, V_> pack0_;
-      pack0_ = detail::load_streaming(reinterpret_cast<detail::Pack<bf16,
-          V_> const*>(x + first_2 + item * 256));
+      pack0_ = *reinterpret_cast<detail::Pack<bf16, V_> const*>(x + first_2 + item * 256);
       CUTE_UNROLL
       for (int slot_2 = 0; slot_2 < V_; ++slot_2) {
         const index_t j_3 = first_2 + slot_2;

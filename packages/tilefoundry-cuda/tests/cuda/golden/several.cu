@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_several_k0_reduce(const
     i64 v0_total = ops::sum_op::identity<i64>();
     for (index_t first = lane * V_; first < M; first += 128 * V_) {
       detail::Pack<i32, V_> pack0_;
-      pack0_ = detail::load_streaming(reinterpret_cast<detail::Pack<i32, V_> const*>(x + M * item + first));
+      pack0_ = *reinterpret_cast<detail::Pack<i32, V_> const*>(x + M * item + first);
       CUTE_UNROLL
       for (int slot = 0; slot < V_; ++slot) {
         const index_t j = first + slot;
@@ -76,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_several_k1_reduce(const
     i64 v1_total = ops::max_op::identity<i64>();
     for (index_t first = lane * V_; first < M; first += 128 * V_) {
       detail::Pack<i32, V_> pack0_;
-      pack0_ = detail::load_streaming(reinterpret_cast<detail::Pack<i32, V_> const*>(x + M * item + first));
+      pack0_ = *reinterpret_cast<detail::Pack<i32, V_> const*>(x + M * item + first);
       CUTE_UNROLL
       for (int slot = 0; slot < V_; ++slot) {
         const index_t j = first + slot;
@@ -128,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_several_k2_neg(const i3
       for (int piece_ = 0; piece_ < 4 / V_; ++piece_) {
         const index_t first = item * 1024 + (piece_ * 256 + lane) * V_;
         if (first < M * N) {
-          pack0_[piece_] = detail::load_streaming(reinterpret_cast<detail::Pack<i32, V_> const*>(x + first));
+          pack0_[piece_] = *reinterpret_cast<detail::Pack<i32, V_> const*>(x + first);
         }
       }
       CUTE_UNROLL
@@ -153,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_several_k2_neg(const i3
         const index_t first = item * 1024 + (piece_ * 256 + lane) * V_;
         if (first < M * N) {
           detail::Pack<i32, V_> pack0_;
-          pack0_ = detail::load_streaming(reinterpret_cast<detail::Pack<i32, V_> const*>(x + first));
+          pack0_ = *reinterpret_cast<detail::Pack<i32, V_> const*>(x + first);
           detail::Pack<i32, V_> pack1_;
           CUTE_UNROLL
           for (int slot = 0; slot < V_; ++slot) {

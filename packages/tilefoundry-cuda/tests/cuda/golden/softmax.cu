@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_softmax_k0_reduce_exp_s
     f32 row_max_total = ops::max_op::identity<f32>();
     for (index_t first = lane * V_; first < M; first += 128 * V_) {
       detail::Pack<f32, V_> pack0_;
-      pack0_ = detail::load_streaming(reinterpret_cast<detail::Pack<f32, V_> const*>(x + M * item + first));
+      pack0_ = *reinterpret_cast<detail::Pack<f32, V_> const*>(x + M * item + first);
       CUTE_UNROLL
       for (int slot = 0; slot < V_; ++slot) {
         const index_t j = first + slot;
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_softmax_k0_reduce_exp_s
     f32 row_sum_total = ops::sum_op::identity<f32>();
     for (index_t first = lane * V_; first < M; first += 128 * V_) {
       detail::Pack<f32, V_> pack1_;
-      pack1_ = detail::load_streaming(reinterpret_cast<detail::Pack<f32, V_> const*>(x + M * item + first));
+      pack1_ = *reinterpret_cast<detail::Pack<f32, V_> const*>(x + M * item + first);
       CUTE_UNROLL
       for (int slot = 0; slot < V_; ++slot) {
         const index_t j_2 = first + slot;

@@ -123,8 +123,7 @@ extern "C" __global__ void __launch_bounds__(512) kernel_wide_softmax_k0_reduce_
     f32 row_max_total_2 = ops::max_op::identity<f32>();
     for (index_t first_2 = lane * V_; first_2 < 32768; first_2 += 512 * V_) {
       detail::Pack<bf16, V_> pack0_;
-      pack0_ = detail::load_streaming(reinterpret_cast<detail::Pack<bf16,
-          V_> const*>(x + first_2 + item * 32768));
+      pack0_ = *reinterpret_cast<detail::Pack<bf16, V_> const*>(x + first_2 + item * 32768);
       CUTE_UNROLL
       for (int slot_2 = 0; slot_2 < V_; ++slot_2) {
         const index_t j_4 = first_2 + slot_2;
@@ -151,8 +150,7 @@ extern "C" __global__ void __launch_bounds__(512) kernel_wide_softmax_k0_reduce_
     f32 row_sum_total_2 = ops::sum_op::identity<f32>();
     for (index_t first_2 = lane * V_; first_2 < 32768; first_2 += 512 * V_) {
       detail::Pack<bf16, V_> pack1_;
-      pack1_ = detail::load_streaming(reinterpret_cast<detail::Pack<bf16,
-          V_> const*>(x + first_2 + item * 32768));
+      pack1_ = *reinterpret_cast<detail::Pack<bf16, V_> const*>(x + first_2 + item * 32768);
       CUTE_UNROLL
       for (int slot_2 = 0; slot_2 < V_; ++slot_2) {
         const index_t j_5 = first_2 + slot_2;

@@ -82,6 +82,7 @@ class Packs:
         again: later loops use the packs of this one, which stay in registers.
         held: packs of earlier loops that this one uses.
         staged: packs for later loops lie in shared memory, each thread's where no other reads.
+        rereads: the last of several loops over the same memory, which the caches may forget after it.
     """
 
     first: Var
@@ -100,6 +101,7 @@ class Packs:
     again: bool = False
     held: tuple[Var, ...] = ()
     staged: bool = False
+    rereads: bool = False
 
     @property
     def staged_bytes(self) -> int:

@@ -165,7 +165,8 @@ class _Passes:
         for name in outputs:
             access = plan.store(name)
             scope.store(access.view, access.axes, values[name])
-        self.row.stmts.append(self._loop(coords, scope.stmts))
+        rereads = 0 < phase == self._phase_count() - 1 and not self.table.keeps
+        self.row.stmts.append(self._loop(coords, scope.stmts, rereads))
         for name in reductions:
             self._finish(name, totals[name])
 
@@ -204,7 +205,7 @@ class _Passes:
             self.row.stmts.append(joined)  # type: ignore[arg-type]  # a CUDA statement
         self.row.keep(name, name, final_value(self.plan, name, total))
 
-    def _loop(self, coords: dict[int, DimVar], body: list[TirStmt]) -> TirStmt:
+    def _loop(self, coords: dict[int, DimVar], body: list[TirStmt], rereads: bool) -> TirStmt:
         last, geometry = self.loops[-1], self.geometry
         start, stop = self.bounds
         loaded = [pack.name for pack in self.table.loads]
@@ -224,6 +225,7 @@ class _Passes:
             mask=self.block.live,
             again=self.table.keeps,
             staged=self.table.staged,
+            rereads=rereads,
             held=tuple(var for var in self.table.kept.values() if var not in loaded),
         )
         for loop in reversed(self.loops[:-1]):

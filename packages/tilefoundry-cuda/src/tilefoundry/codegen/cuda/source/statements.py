@@ -54,13 +54,13 @@ class DeviceEmitter(StatementEmitter):
     buffers that the kernel stores to: they are never read past the caches that see its writes.
     """
 
-    __slots__ = ("_registers", "_staged", "narrow", "written")
+    __slots__ = ("_registers", "_rereads", "_staged", "narrow", "written")
 
     def __init__(self, out: Writer, *, narrow: bool = False, written: Collection[str] = ()) -> None:
         super().__init__(out, dict(_FIXED))
         self.written = written
         self._registers: set[str] = set()
-        self._staged = 0
+        self._staged, self._rereads = 0, False
         self.narrow = narrow
 
     def stmts(self, stmts: tuple[TirStmt, ...]) -> None:
@@ -154,6 +154,7 @@ class DeviceEmitter(StatementEmitter):
             self.out.line(f"for (int i_ = 0; i_ < {count}; ++i_) {name}[i_] = {self.expr(stmt.value)};")
 
     def _packs(self, stmt: Packs) -> None:
+        self._rereads = stmt.rereads
         if stmt.elements is None:
             self._turns(stmt)
         else:
@@ -297,11 +298,8 @@ class DeviceEmitter(StatementEmitter):
 
     def _load(self, pack: Pack, place: str) -> None:
         source = self._source(pack)
-        value = (
-            f"detail::load_streaming({source})"
-            if pack.once and pack.buffer.name not in self.written
-            else f"*{source}"
-        )
+        last = pack.once and self._rereads and pack.buffer.name not in self.written
+        value = f"detail::load_streaming({source})" if last else f"*{source}"
         self.out.line(f"{_pack_name(pack)}{place} = {value};")
 
     def _source(self, pack: Pack) -> str:
