@@ -39,8 +39,10 @@ struct TmaTier {
   static constexpr int stages_bytes = TmaTile<256>::stages * TmaTile<256>::stage_bytes;
   static_assert(TmaTile<128>::stages * TmaTile<128>::stage_bytes <= stages_bytes,
                 "ops::matmul: the workspace is sized for the wide tile, so the narrow one must need no more");
-  /// Sums on their way to neighbouring threads: 16 rows by 64 per warp, rows apart by an odd number of pieces.
-  static constexpr int turn_pitch = 68, turn_bytes = 16 * turn_pitch * 4;
+  /// Sums on their way to neighbouring threads: 16 rows by 64 per warp.
+  static constexpr int turn_pitch = 64, turn_bytes = 16 * turn_pitch * 4;
+  /// Where a run of 8 columns of a row lies there: rows that are written together differ in their banks.
+  static __device__ constexpr int turned(int row, int run) { return row * turn_pitch + (run ^ (row & 3)) * 8; }
   /// The maps are built in memory of their own, then come the barriers.
   static constexpr int maps_at = stages_bytes + warps * turn_bytes, barriers_at = maps_at + 2 * 128;
   static constexpr int bytes = barriers_at + 128;
@@ -203,7 +205,7 @@ struct TmaTier {
       CUTE_UNROLL
       for (int s = 0; s < across / 2; s += 2) {
         const int row = Atom::sum_row(thread, s) - warp_row, column = Atom::sum_column(thread, s);
-        *reinterpret_cast<float2*>(turn + row * turn_pitch + column) =
+        *reinterpret_cast<float2*>(turn + turned(row, column / 8) + column % 8) =
             make_float2(sum[chunk * across / 2 + s], sum[chunk * across / 2 + s + 1]);
       }
       __syncwarp();
@@ -211,8 +213,12 @@ struct TmaTier {
       for (int i = 0; i < 4; ++i) {
         const int row = i * 4 + lane / 8, column = lane % 8 * run;
         float own[run];
-        *reinterpret_cast<float4*>(own) = *reinterpret_cast<float4 const*>(turn + row * turn_pitch + column);
-        *reinterpret_cast<float4*>(own + 4) = *reinterpret_cast<float4 const*>(turn + row * turn_pitch + column + 4);
+        // Half of the lanes read their second piece first, so that eight lanes read from all banks.
+        const int place = turned(row, lane % 8), late = place / 32 % 2 * 4;
+        const float4 one = *reinterpret_cast<float4 const*>(turn + place + late);
+        const float4 two = *reinterpret_cast<float4 const*>(turn + place + (4 - late));
+        *reinterpret_cast<float4*>(own) = late == 0 ? one : two;
+        *reinterpret_cast<float4*>(own + 4) = late == 0 ? two : one;
         const int at = row0 + warp_row + row, first = column0 + chunk * across + column;
         if (at < rows) finish_run<run>(epilogue, out, at, first, columns, own);
       }
