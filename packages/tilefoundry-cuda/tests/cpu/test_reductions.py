@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
+
+from tilefoundry import func, jit
+from tilefoundry.dsl import DimVar, Tensor, tf
 
 from .harness import compare
 from .op_cases import FLOATS, M, N, case
@@ -100,3 +104,25 @@ def test_row_ops_over_axes_of_extent_one():
         ],
         length=5,
     )
+
+
+ROWS, LENGTH = DimVar("ROWS", 0, 100), DimVar("LENGTH", 0, 5000)
+
+
+@func
+def row_sums(
+    x: Tensor[(ROWS, LENGTH), "f32"], y: Tensor[(ROWS, LENGTH), "f64"]
+) -> tuple[Tensor[(ROWS,), "f32"], Tensor[(ROWS,), "f64"]]:
+    total = tf.reduce(x, axes=(1,), keepdim=False, kind="sum")
+    return total, tf.reduce(y * y, axes=(1,), keepdim=False, kind="mean")
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 31, 32, 63, 64, 65, 95, 96, 97, 127, 1000, 4099])
+def test_sums_side_by_side_at_every_remainder(length):
+    """Oracle: float64 sums; equal rows, at addresses of every alignment, give equal bits."""
+    x = torch.randn(1, length).repeat(9, 1)
+    wide = torch.randn(9, length, dtype=torch.float64)
+    total, mean = jit(row_sums, target="cpu")(x, wide)
+    torch.testing.assert_close(total.double(), x.double().sum(1), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(mean, (wide * wide).mean(1), rtol=1e-12, atol=1e-12, equal_nan=True)
+    assert total.unique().numel() == 1

@@ -12,6 +12,7 @@
 #include <tilefoundry/runtime/cpu/erf.h>
 #include <tilefoundry/runtime/cpu/grouped_matmul.h>
 #include <tilefoundry/runtime/cpu/index_update.h>
+#include <tilefoundry/runtime/cpu/lanes.h>
 #include <tilefoundry/runtime/cpu/matmul.h>
 #include <tilefoundry/runtime/cpu/norm.h>
 #include <tilefoundry/runtime/cpu/order.h>

@@ -23,24 +23,22 @@ void kernel_k0_matmul_reduce_square(const f32* const x, const f32* const w, cons
       index_t row_end, index_t column_begin, index_t column_end) {
     for (index_t i = row_begin; i < row_end; ++i) {
       f32 row_mean_total = 0.0f;
-#pragma omp simd reduction(+ : row_mean_total)
-      for (index_t j = column_begin; j < column_end; ++j) {
+      row_mean_total += sum_in_lanes<32, f32>(column_begin, column_end, [&](index_t j) TILEFOUNDRY_CHUNK {
         const f32 v0 = v0_block[i * pitch - pitch * row_begin - column_begin + j];
         const f32 r_at = r[i * 32 + j];
         const f32 v1 = v0 + r_at;
-        row_mean_total += v1;
-      }
+        return v1;
+      });
       const f32 row_mean = row_mean_total / convert<f32>(32);
       f32 variance_total = 0.0f;
-#pragma omp simd reduction(+ : variance_total)
-      for (index_t j_2 = column_begin; j_2 < column_end; ++j_2) {
+      variance_total += sum_in_lanes<32, f32>(column_begin, column_end, [&](index_t j_2) TILEFOUNDRY_CHUNK {
         const f32 v0_2 = v0_block[i * pitch - pitch * row_begin - column_begin + j_2];
         const f32 r_at_2 = r[i * 32 + j_2];
         const f32 v1_2 = v0_2 + r_at_2;
         const f32 centred = v1_2 - row_mean;
         const f32 squared = ops::square_op{}(centred);
-        variance_total += squared;
-      }
+        return squared;
+      });
       const f32 variance = variance_total / convert<f32>(32);
       const f32 shifted = variance + 1e-05f;
       const f32 scale = ops::rsqrt_op{}(shifted);

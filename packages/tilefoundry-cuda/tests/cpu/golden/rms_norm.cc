@@ -19,13 +19,12 @@ void kernel_k0_square_reduce_rsqrt(const bf16* const x, const bf16* const w, bf1
   parallel_for(N, 3584, [=](index_t begin, index_t end) TILEFOUNDRY_CHUNK {
     for (index_t item = begin; item < end; ++item) {
       f32 mean_square_total = 0.0f;
-#pragma omp simd reduction(+ : mean_square_total)
-      for (index_t j = 0; j < 256; ++j) {
+      mean_square_total += sum_in_lanes<32, f32>(0, 256, [&](index_t j) TILEFOUNDRY_CHUNK {
         const f32 x_at = widen(x[item * 256 + j]);
         const f32 wide = convert<f32>(x_at);
         const f32 squared = ops::square_op{}(wide);
-        mean_square_total += squared;
-      }
+        return squared;
+      });
       const f32 mean_square = mean_square_total / convert<f32>(256);
       const f32 shifted = mean_square + 1e-06f;
       const f32 scale = ops::rsqrt_op{}(shifted);

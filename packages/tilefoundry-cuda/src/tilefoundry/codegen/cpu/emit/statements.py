@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tilefoundry.codegen.cpu.emit.lane_sums import LANES, lane_sum
 from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name, expr_text, literal, view_text
 from tilefoundry.codegen.cpu.emit.tile_calls import tile_call
 from tilefoundry.codegen.identifiers import mangle
@@ -123,6 +124,10 @@ class StatementEmitter:
             self.out.line(f"{kind}* const {name} = {name}_memory_;")
 
     def _for(self, stmt: For) -> None:
+        total = lane_sum(stmt)
+        if total is not None:
+            self._lane_sum(stmt, total)
+            return
         index = self.name(stmt.index)
         joins = list(_joins(stmt)) if stmt.kind == "vector" else []
         extremes = [
@@ -142,6 +147,14 @@ class StatementEmitter:
         for join in extremes:
             target = self.name(join.target)
             self.out.line(f"{target} = from_key({target}_key_);")
+
+    def _lane_sum(self, loop: For, total: Accumulate) -> None:
+        start, stop = dim_text(loop.start, self.names), dim_text(loop.stop, self.names)
+        call = f"sum_in_lanes<{LANES}, {dtype_name(_dtype(total.target))}>({start}, {stop}, "
+        head = f"{self.name(total.target)} += {call}[&](index_t {self.name(loop.index)}) TILEFOUNDRY_CHUNK {{"
+        with self.out.block(head, "});"):
+            self.stmts(loop.body[:-1])
+            self.out.line(f"return {self.expr(total.value)};")
 
     def _reductions(self, joins: list[Accumulate], extremes: list[Accumulate]) -> str:
         groups: dict[str, list[str]] = {}
