@@ -70,7 +70,7 @@ RULES = {
     "cpp.meshes": "Mesh axes belong to levels right to left; coordinates, local shapes and offsets follow.",
     "cpp.copies": "A plain tensor is the row-major reshape of what it holds, a part or the whole, split or not.",
     "cpp.refused": "What does not fit is a compile error with a sentence.",
-    "cpp.annotations": "Ops, their functors and tags are device code; helpers of views and layouts compile on a host too.",
+    "cpp.annotations": "Ops, functors and tags are device code; helpers of views and layouts compile on a host too.",
     "cpp.comments": "Comments of entries say who takes part, where the result is valid and the workspace; every "
     "static_assert carries a sentence.",
     "cpp.alone": "Every header compiles by itself, with warnings as errors.",

@@ -2,6 +2,7 @@
 /// `ops::reduce`: the one entry of the reduction family.
 #pragma once
 
+#include <tilefoundry/runtime/cuda/ops/reduce_tags.cuh>
 #include <tilefoundry/runtime/cuda/ops/reduce_threads.cuh>
 
 namespace tilefoundry {

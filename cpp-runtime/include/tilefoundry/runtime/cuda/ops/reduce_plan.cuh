@@ -1,10 +1,10 @@
 /// \file reduce_plan.cuh
 /// What a reduction has to do, derived at compile time from operand layouts: which local modes a thread folds by
-/// itself, which thread groups combine, and through what.
+/// itself, which thread groups combine, and through what. Layouts alone are asked, so that a host compiles it too.
 #pragma once
 
 #include <tilefoundry/runtime/cuda/local.cuh>
-#include <tilefoundry/runtime/cuda/ops/reduce_tags.cuh>
+#include <tilefoundry/runtime/cuda/ops/axes.cuh>
 #include <tilefoundry/runtime/cuda/vector.cuh>
 
 namespace tilefoundry {

@@ -7,12 +7,6 @@
 namespace tilefoundry {
 namespace ops {
 
-/// Compile-time list of logical axes.
-template <int... Axis>
-struct axes {
-  static CUTE_HOST_DEVICE constexpr bool contains(int axis) { return ((axis == Axis) || ...); }
-};
-
 struct sum_op {
   template <class A>
   static __device__ constexpr A identity() {
