@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 import strideweave as sw
+from strideweave.movement import driver
 from strideweave.testing import Fault, fail_at, sweep
 
 pytestmark = [pytest.mark.gpu, pytest.mark.spec("cuda-movement")]
@@ -50,6 +52,61 @@ def test_pieces_larger_than_the_ring_are_exact(mib):
     there = sw.move(source, sw.CUDA(0, dtype=sw.Int32))
     assert torch.equal(sw.to_torch(there).cpu(), words)
     assert torch.equal(sw.to_torch(sw.move(there, sw.CPU(0, dtype=sw.Int32))), words)
+
+
+def test_many_moves_in_flight_from_many_threads():
+    """Parts of pinned memory to the device and back, events used again and again. Oracle: the values written."""
+    rounds, count, size = 20, 12, 5000
+    failures = []
+
+    def work(seed):
+        rng = random.Random(seed)
+        hosts = [sw.CPU(size, dtype=sw.Int32, pinned=True) for _ in range(count)]
+        backs = [sw.CPU(size, dtype=sw.Int32, pinned=True) for _ in range(count)]
+        devices = [sw.CUDA(size, dtype=sw.Int32) for _ in range(count)]
+        for _ in range(rounds):
+            spans = [sorted(rng.sample(range(size + 1), 2)) for _ in range(count)]
+            for host in hosts:
+                host.flat().random_(0, 1 << 30)
+            parts = [
+                sw.Tensor(h, at, sw.Layout((end - at,))) for h, (at, end) in zip(hosts, spans, strict=True)
+            ]
+            there = [sw.move_async(p, d) for p, d in zip(parts, devices, strict=True)]
+            rng.shuffle(there)
+            moved = {id(handle.wait().carrier): handle.wait() for handle in there}
+            home = [sw.move_async(moved[id(d)], b) for d, b in zip(devices, backs, strict=True)]
+            for handle, host, back, (at, end) in zip(home, hosts, backs, spans, strict=True):
+                handle.wait()
+                if not torch.equal(back.flat()[: end - at], host.flat()[at:end]):
+                    failures.append((seed, at, end))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not failures and not any(thread.is_alive() for thread in threads)
+
+
+def test_without_the_driver_torch_copies(monkeypatch):
+    """As on devices of other makers. Oracle: the values written."""
+    monkeypatch.setattr(driver, "_calls", lambda: None)
+    values = torch.randn(5000).tolist()
+    for kind in ("pinned", "pageable"):
+        there = sw.CUDA(5000)
+        assert sw.move_async(HOST[kind](values), there).wait().tolist() == HOST[kind](values).tolist()
+        assert sw.move(HOST[kind](values), there).tolist() == HOST[kind](values).tolist()
+
+
+def test_a_copy_that_the_driver_refuses_changes_nothing(monkeypatch):
+    source, target = pinned([1.0, 2.0]), sw.CUDA(2)
+    monkeypatch.setattr(driver._calls(), "copy", lambda *_: 1)
+    for act in (sw.move, sw.move_async):
+        with pytest.raises(RuntimeError, match="invalid argument"):
+            act(source, target)
+    monkeypatch.undo()
+    assert target.version == 0 and target.is_mutable()
+    assert sw.move(source, target).tolist() == [1.0, 2.0]
 
 
 def delayed(direction):

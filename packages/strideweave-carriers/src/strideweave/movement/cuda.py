@@ -216,8 +216,27 @@ def _block(source: Carrier, target: Carrier, runs: Sequence[Run], device: int) -
 def _enqueue(
     source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    if driver.is_there() and _within_one_device(source, target):
+        with NothingLeft(on.stream):
+            return _copy_by_driver(source, target, runs, on)
     with plain_torch(), queued_on(on.stream), NothingLeft(on.stream):
         return _copy_runs(source, target, runs)
+
+
+def _within_one_device(source: Carrier, target: Carrier) -> bool:
+    devices = {c.device.index for c in (source, target) if isinstance(c, TorchStorage) and not c.host}
+    return len(devices) == 1
+
+
+def _copy_by_driver(
+    source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane
+) -> tuple[torch.Tensor, torch.Tensor]:
+    origin, goal = device_bytes(source), device_bytes(target)
+    origin_at, goal_at = origin.data_ptr(), goal.data_ptr()
+    for run in runs:
+        seam.enter("copy")
+        driver.copy(goal_at + run.target, origin_at + run.source, run.nbytes, on.stream)
+    return origin, goal
 
 
 def _copy_runs(source: Carrier, target: Carrier, runs: Sequence[Run]) -> tuple[torch.Tensor, torch.Tensor]:

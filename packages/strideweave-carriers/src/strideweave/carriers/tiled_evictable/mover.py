@@ -36,8 +36,14 @@ Move = tuple[Carrier, Carrier, int, int, int]
 def grouped(moves: Iterable[Move]) -> dict[tuple[Carrier, Carrier], list[Run]]:
     """The moves by pair of carriers, in order of source, with adjacent ones joined."""
     spans: dict[tuple[Carrier, Carrier], list[tuple[int, int, int]]] = {}
+    origin = goal = None
+    into: list[tuple[int, int, int]] = []
     for source, target, source_at, target_at, nbytes in moves:
-        spans.setdefault((source, target), []).append((source_at, target_at, nbytes))
+        # Neighbours are nearly always of one pair.
+        if source is not origin or target is not goal:
+            origin, goal = source, target
+            into = spans.setdefault((source, target), [])
+        into.append((source_at, target_at, nbytes))
     return {pair: _joined(sorted(of_pair)) for pair, of_pair in spans.items()}
 
 
