@@ -22,6 +22,9 @@ RULES = {
     "target.unknown-gpu": "A GPU that the compiler does not know is refused with those it knows.",
     "refused.by-name": "What a target does not compute is refused at lower, by name, with the way out.",
     "refused.gpu-statements": "Synchronisation, asynchronous copies and matrix instructions are refused on a CPU.",
+    "placement.text": "A placed program prints as source that, read back, is compiled to the same code, byte for byte.",
+    "placement.open-scopes": "A kernel's mesh is its launch, chosen or written; one that does not fit is refused with "
+    "one that does.",
     "placement.erased": "On a CPU, placement that keeps values is dropped.",
     "loops.static": "Loops with static bounds are written out.",
     "variants.run-time": "The call's extents choose the variant.",

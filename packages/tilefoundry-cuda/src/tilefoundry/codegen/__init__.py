@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tilefoundry.codegen.explanation import Explanation, KernelFacts, explain
     from tilefoundry.codegen.linkable import LinkableModule
+    from tilefoundry.codegen.placing import place
     from tilefoundry.codegen.toolchain import ToolchainError
 
-__all__ = ["Explanation", "KernelFacts", "LinkableModule", "ToolchainError", "explain"]
+__all__ = ["Explanation", "KernelFacts", "LinkableModule", "ToolchainError", "explain", "place"]
 
 _HOMES = {
     "Explanation": "explanation",
     "KernelFacts": "explanation",
     "explain": "explanation",
+    "place": "placing",
     "LinkableModule": "linkable",
     "ToolchainError": "toolchain",
 }

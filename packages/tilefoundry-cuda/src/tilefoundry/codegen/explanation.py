@@ -6,23 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tilefoundry.codegen.cpu.backend import CpuBackend
 from tilefoundry.codegen.cpu.nest import ARRANGE, MEMORY_OPS, Nest
-from tilefoundry.codegen.cpu.place import Place
 from tilefoundry.codegen.cpu.schedule.plan import sample
 from tilefoundry.codegen.cpu.schedule.whole import WHOLE_OPS
-from tilefoundry.codegen.cuda.backend import CudaBackend
 from tilefoundry.codegen.cuda.schedule.whole import CUDA_WHOLE_OPS
 from tilefoundry.codegen.launch_paths import launch_records
-from tilefoundry.ir.core.expr import Bind, Call, FunctionCall, Var
+from tilefoundry.codegen.placing import placing_and_rest
+from tilefoundry.ir.core.expr import Bind, Call, FunctionCall, MeshScope, Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function, Variant
-from tilefoundry.ir.passes import Pass, Pipeline
 from tilefoundry.ir.tir import SCALAR_OPS, Comment, Launch, PrimFunction, walk_tir
 from tilefoundry.ir.types import Dim, TensorType, TupleType, Type, dim_vars, evaluate_dim
 from tilefoundry.ir.types.dim import product
+from tilefoundry.ir.types.shard import Mesh
 from tilefoundry.runtime import KernelRecord
-from tilefoundry.target import CompilerOptions, CpuTarget, Target
+from tilefoundry.target import Target
 from tilefoundry.verbs import as_module, resolved_target
 
 __all__ = ["Explanation", "KernelFacts", "explain"]
@@ -45,6 +43,7 @@ class KernelFacts:
         flops: scalar operations, two per multiply-add; costly functions count as several.
         unfused: (reader, reason) for every value that another kernel reads from memory.
         balance: operations per byte above which arithmetic is what bounds it.
+        meshes: one per scope, with the extents of its axes; none on a CPU.
         launch: its path in the program and, on a GPU, its geometry; registers are known when it is compiled.
     """
 
@@ -55,6 +54,7 @@ class KernelFacts:
     flops: Dim
     unfused: tuple[tuple[str, str], ...]
     balance: float = 8.0
+    meshes: tuple[Mesh, ...] = ()
     launch: KernelRecord | None = None
 
     def bound(self, extents: dict[str, int]) -> str:
@@ -85,6 +85,8 @@ class Explanation:
         for kernel in self.kernels:
             yield f"  {kernel.name}"
             yield f"    ops: {', '.join(kernel.ops)}"
+            for mesh in kernel.meshes:
+                yield f"    on {mesh}"
             yield f"    reads {kernel.reads} bytes, writes {kernel.writes}, computes {kernel.flops}"
             yield f"    {kernel.bound_text()}"
             if kernel.launch is not None:
@@ -105,26 +107,13 @@ def explain(mod: Any, *, target: Target | str | None = None) -> Explanation:
     """
     module = as_module(mod)
     resolved = resolved_target(module, target, "cpu")
-    backend = CpuBackend() if isinstance(resolved, CpuTarget) else CudaBackend()
-    passes = backend.pipeline(resolved, CompilerOptions())
-    placing = _until_placed(passes)
-    placed = Pipeline(placing).run(module)
+    placing, rest = placing_and_rest(resolved)
+    placed = placing.run(module)
     entry = placed.entry_function()
     facts = _facts(entry, resolved.kind) if isinstance(entry, Function) else _authored(placed, module)
-    launches = {one.name: one for one in launch_records(Pipeline(passes[len(placing) :]).run(placed))}
+    launches = {one.name: one for one in launch_records(rest.run(placed))}
     kernels = tuple(replace(kernel, launch=launches.get(kernel.name)) for kernel in facts)
     return Explanation(f"{module.name}.{entry.name}", str(resolved), kernels)
-
-
-def _until_placed(passes: tuple[Pass, ...]) -> tuple[Pass, ...]:
-    """The passes up to the one that outlines kernels; a wrapped one counts as what it wraps."""
-    return passes[: next(i for i, one in enumerate(passes) if isinstance(_innermost(one), Place)) + 1]
-
-
-def _innermost(one: Any) -> Any:
-    while hasattr(one, "inner"):
-        one = one.inner
-    return one
 
 
 def _facts(entry: Function | Variant, kind: str) -> Iterator[KernelFacts]:
@@ -141,7 +130,8 @@ def _facts(entry: Function | Variant, kind: str) -> Iterator[KernelFacts]:
         flops = sum((_flops(b) for b in binds), start=0)
         balance = (_PRODUCTS_PER_BYTE if "matmul" in ops else _SCALAR_PER_BYTE)[kind]
         unfused = tuple(_unfused(function, bind, calls))
-        yield KernelFacts(call.callee.name, ops, reads, _bytes(call.type), flops, unfused, balance)
+        meshes = tuple(s.mesh for s in call.callee.stmts() if isinstance(s, MeshScope))
+        yield KernelFacts(call.callee.name, ops, reads, _bytes(call.type), flops, unfused, balance, meshes)
 
 
 def _authored(placed: Module, module: Module) -> Iterator[KernelFacts]:

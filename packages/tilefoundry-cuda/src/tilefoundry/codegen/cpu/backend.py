@@ -10,6 +10,8 @@ from tilefoundry.codegen.cpu.decompose import DecomposeRows
 from tilefoundry.codegen.cpu.emit import emit_module
 from tilefoundry.codegen.cpu.erase import ErasePlacement
 from tilefoundry.codegen.cpu.inplace import INPLACE
+from tilefoundry.codegen.cpu.kernels import SpellKernels, declares_none, is_kernel
+from tilefoundry.codegen.cpu.launches import KeepLaunches
 from tilefoundry.codegen.cpu.link import link_cpu
 from tilefoundry.codegen.cpu.place import Place
 from tilefoundry.codegen.cpu.prims import LowerPrims, OnFunctions
@@ -22,7 +24,6 @@ from tilefoundry.ir.passes import (
     PARAM_PATHS,
     Canonicalise,
     ExpandTiles,
-    InlineCalls,
     Pass,
     RemoveDeadCode,
     UnrollLoops,
@@ -36,7 +37,8 @@ __all__ = ["CpuBackend"]
 
 
 _PLACING: tuple[Pass, ...] = (
-    InlineCalls(),
+    KeepLaunches(declares_none, is_kernel),
+    SpellKernels(),
     UnrollLoops(),
     ErasePlacement(),
     DecomposeRows(),
@@ -44,9 +46,8 @@ _PLACING: tuple[Pass, ...] = (
     RemoveDeadCode(),
     CheckSupported("cpu"),
     Place(),
-    Bufferise(),
 )
-"""From HIR to kernels and their host."""
+"""From HIR to kernels and an entry that calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,15 @@ class CpuBackend:
         assert isinstance(target, CpuTarget)
         return _resolved(target)
 
+    def placing(self, target: Target, options: CompilerOptions) -> tuple[Pass, ...]:
+        """The first passes of the pipeline; what they give reads back as a program."""
+        return (ExpandTiles(), LowerPrims(), *map(OnFunctions, _PLACING))
+
     def pipeline(self, target: Target, options: CompilerOptions) -> tuple[Pass, ...]:
         """The passes, in order."""
         return (
-            ExpandTiles(),
-            LowerPrims(),
-            *map(OnFunctions, _PLACING),
+            *self.placing(target, options),
+            OnFunctions(Bufferise()),
             ShareKernels(),
         )
 

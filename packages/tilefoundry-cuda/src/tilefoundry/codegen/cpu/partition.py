@@ -9,7 +9,7 @@ from tilefoundry.codegen.cpu.nest import MEMORY_OPS, Nest, is_nest_op, is_outsid
 from tilefoundry.ir.core.expr import Bind, Block, Call, FunctionCall, Var
 from tilefoundry.ir.tir import SCALAR_OPS
 
-__all__ = ["VIEW_OPS", "Group", "any_nest", "is_view", "partition"]
+__all__ = ["VIEW_OPS", "Group", "any_nest", "is_view", "partition", "reads_inside"]
 
 _CHEAP = 8
 
@@ -128,7 +128,7 @@ class _Partition:
         binds = sorted([bind, *(b for g in groups for b in g.binds)], key=lambda b: self.order[b.target.name])
         grows = any(group.grows for group in groups) or self._may_grow(binds)
         nest = Nest.of(binds, grow=grows)
-        if nest is None or not self.accepts(nest) or self._makes_cycle(groups, bind) or _reads_inside(binds):
+        if nest is None or not self.accepts(nest) or self._makes_cycle(groups, bind) or reads_inside(binds):
             return False
         if not self._repeats_are_private(nest):
             return False
@@ -215,7 +215,7 @@ def _is_scalar_op(bind: Bind) -> bool:
     return isinstance(bind.value, Call) and bind.value.op.name in SCALAR_OPS
 
 
-def _reads_inside(binds: list[Bind]) -> bool:
+def reads_inside(binds: list[Bind]) -> bool:
     """Whether an op that needs its operands in memory would read a value of the same group."""
     names = {bind.target.name for bind in binds}
     return any(

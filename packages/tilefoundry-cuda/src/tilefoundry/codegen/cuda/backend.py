@@ -8,10 +8,11 @@ from tilefoundry.codegen.cpu.backend import entry_abi
 from tilefoundry.codegen.cpu.bufferise import Bufferise
 from tilefoundry.codegen.cpu.decompose import DecomposeRows
 from tilefoundry.codegen.cpu.erase import ErasePlacement
+from tilefoundry.codegen.cpu.launches import KeepLaunches, Levels
 from tilefoundry.codegen.cpu.place import Place
 from tilefoundry.codegen.cpu.schedule import KernelSpec
 from tilefoundry.codegen.cpu.share import ShareKernels
-from tilefoundry.codegen.cuda.authored import KeepLaunches, OutlineScopes, is_placed, schedule_placed
+from tilefoundry.codegen.cuda.authored import OutlineScopes, is_placed, schedule_placed
 from tilefoundry.codegen.cuda.choose_meshes import ChooseMeshes
 from tilefoundry.codegen.cuda.emit import CudaSource, emit_module
 from tilefoundry.codegen.cuda.launches import PlanLaunches, WithWorkspaces
@@ -24,7 +25,9 @@ from tilefoundry.codegen.cuda.supported import host_answers
 from tilefoundry.codegen.launch_paths import named_by_path, with_ranges
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.codegen.supported import CheckSupported
+from tilefoundry.ir.core.expr import MeshScope
 from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.passes import Canonicalise, Pass, RemoveDeadCode, UnrollLoops
 from tilefoundry.ir.tir import PrimFunction
 from tilefoundry.runtime import CompiledModule
@@ -46,8 +49,16 @@ def _schedule(spec: KernelSpec) -> PrimFunction:
     return schedule_placed(spec) if is_placed(spec.function) else schedule(spec)
 
 
+def _declares_levels(levels: Levels) -> bool:
+    return levels is not None
+
+
+def _has_scopes(function: Function) -> bool:
+    return any(isinstance(stmt, MeshScope) for stmt in function.stmts())
+
+
 _PLACING: tuple[Pass, ...] = (
-    KeepLaunches(),
+    KeepLaunches(_declares_levels, _has_scopes),
     OutlineScopes(),
     UnrollLoops(),
     ErasePlacement(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,14 +27,14 @@ class InlineCalls:
     Before: a module with an HIR entry. After: a module of that one function. Weights that belong to child
     modules follow the entry's own parameters, in call order, each once; the metadata entry ``param_paths``
     names every parameter by its dotted path; a parameter that is called like an extent gets another name in
-    the function, since kernels take both as arguments. With ``keep_launches`` a call of a function that has
-    topologies of its own stays a call.
+    the function, since kernels take both as arguments. A call stays where ``keeps`` says so of the topologies
+    that the callee declares itself, or else its module.
 
     Raises:
         LoweringError: no HIR entry, a function without body, or recursion.
     """
 
-    keep_launches: bool = False
+    keeps: Callable[[tuple[Any, ...] | None], bool] | None = None
 
     def run(self, module: Module) -> Module:
         """``module`` with one flat function."""
@@ -43,11 +43,11 @@ class InlineCalls:
             raise LoweringError(f"{module.name}.{entry.name} is a prim_func; only HIR functions are inlined")
         names = Names(_dim_names(entry))
         params = {p.name: replace(p, name=names.fresh(p.name)) for p in entry.params}
-        inliner = _Inliner(names, self.keep_launches, params)
+        inliner = _Inliner(names, self.keeps, params)
         flat = inliner.entry(module, entry)
         paths = _own_paths(module, entry) + tuple(inliner.weights)
         metadata = {**module.metadata, PARAM_PATHS: paths}
-        children = module.modules if self.keep_launches else ()
+        children = module.modules if self.keeps else ()
         return Module(
             module.name,
             (flat,),
@@ -75,7 +75,7 @@ def _own_paths(module: Module, entry: Function) -> tuple[str, ...]:
 @dataclass(slots=True)
 class _Inliner:
     names: Names
-    keep_launches: bool
+    keeps: Callable[[tuple[Any, ...] | None], bool] | None
     params: dict[str, Var]
     weights: dict[str, Var] = field(default_factory=dict)
     active: list[int] = field(default_factory=list)
@@ -126,7 +126,8 @@ class _Inliner:
         node = module
         for part in call.path[:-1]:
             node = node.child(part)
-        if self.keep_launches and (call.callee.topologies is not None or node.topologies is not None):
+        declared = node.topologies if call.callee.topologies is None else call.callee.topologies
+        if self.keeps and self.keeps(declared):
             return None
         if id(call.callee) in self.active:
             raise LoweringError(f"{'.'.join((*path, *call.path))} calls itself; recursion cannot be lowered")

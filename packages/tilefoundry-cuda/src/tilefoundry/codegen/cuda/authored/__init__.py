@@ -1,8 +1,7 @@
 """Programs whose authors placed them: their scopes become kernels as they are written."""
 
-from tilefoundry.codegen.cuda.authored.calls import KeepLaunches
 from tilefoundry.codegen.cuda.authored.kernel import is_placed, schedule_placed
 from tilefoundry.codegen.cuda.authored.outline import OutlineScopes
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed, PlacementWarning
 
-__all__ = ["KeepLaunches", "NotFollowed", "OutlineScopes", "PlacementWarning", "is_placed", "schedule_placed"]
+__all__ = ["NotFollowed", "OutlineScopes", "PlacementWarning", "is_placed", "schedule_placed"]

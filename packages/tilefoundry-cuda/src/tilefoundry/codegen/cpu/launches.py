@@ -1,11 +1,12 @@
-"""Calls of functions that have topologies of their own are launches; every other call is inlined."""
+"""Calls of functions that are kernels by themselves stay calls; every other call is inlined."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tilefoundry.ir.core.expr import Atom, Bind, Block, FunctionCall, MeshScope, Stmt, Var
+from tilefoundry.ir.core.expr import Atom, Bind, Block, FunctionCall, Stmt, Var
 from tilefoundry.ir.core.module import Module, select
 from tilefoundry.ir.errors import LoweringError
 from tilefoundry.ir.hir.function import Function, Variant
@@ -17,30 +18,39 @@ from tilefoundry.ir.types.shard import Topology
 __all__ = ["KeepLaunches"]
 
 
+Levels = tuple[Topology, ...] | None
+
 _KERNEL = re.compile(r"k\d*_")
 """How the names of kernels begin, so that they are none of the runtime's; placement gives such names too."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeepLaunches:
-    """Before: a module with an HIR entry. After: a module of that one function, flat but for calls of hand-placed
-    functions, each a flat function with the levels in force for it.
+    """Before: a module with an HIR entry. After: a module of that one function, flat but for calls of kernels, each a
+    flat function with the levels in force for it.
 
     Weights that belong to children follow the entry's own parameters, as with ``InlineCalls``.
+
+    Attributes:
+        declares: whether a function with these levels may be a kernel; every other call is inlined at once.
+        is_kernel: whether such a function, flat, is one.
     """
+
+    declares: Callable[[Levels], bool]
+    is_kernel: Callable[[Function], bool]
 
     def run(self, module: Module) -> Module:
         """``module`` with one entry and the kernels that it calls."""
         if isinstance(module.entry_function(), PrimFunction):
             return module
-        flat = InlineCalls(keep_launches=True).run(module)
+        flat = InlineCalls(self.declares).run(module)
         entry = flat.entry_function()
         assert isinstance(entry, Function)
         if not _calls(entry):
             return Module(
                 flat.name, flat.functions, flat.entry, (), flat.target, flat.topologies, flat.metadata
             )
-        kept = _Kept(module, Names(_taken(entry)), list(flat.metadata[PARAM_PATHS]))
+        kept = _Kept(module, self.is_kernel, Names(_taken(entry)), list(flat.metadata[PARAM_PATHS]))
         new = kept.entry(entry)
         metadata = {**flat.metadata, PARAM_PATHS: tuple(kept.paths)}
         return Module(flat.name, (new,), new.name, (), flat.target, flat.topologies, metadata)
@@ -71,12 +81,14 @@ class _Kept:
 
     Attributes:
         module: where paths start.
+        is_kernel: whether a flat callee stays a call.
         names: of the entry.
         paths: dotted names of the entry's parameters.
         weights: dotted path -> the parameter that the entry gets for it.
     """
 
     module: Module
+    is_kernel: Callable[[Function], bool]
     names: Names
     paths: list[str]
     weights: dict[str, Var] = field(default_factory=dict)
@@ -125,7 +137,7 @@ class _Kept:
         arguments = self._arguments(call, callee, flat.metadata[PARAM_PATHS])
         levels: tuple[Topology, ...] = tuple(call.callee.topologies or node.effective_topologies() or ())
         made = _bound(callee, arguments, levels, self.names)
-        if not any(isinstance(stmt, MeshScope) for stmt in made.stmts()):
+        if not self.is_kernel(made):
             assert made.body is not None
             inner = Copier(
                 caller.names,
