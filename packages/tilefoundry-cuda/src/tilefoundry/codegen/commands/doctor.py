@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -101,6 +102,10 @@ def _cache() -> str:
     used = cache_directory()
     if used != wanted:
         raise RuntimeError(f"{wanted} cannot be written; set {VARIABLE} to a writable directory")
+    if os.statvfs(used).f_flag & os.ST_NOEXEC:
+        raise RuntimeError(
+            f"{used} is mounted noexec, so that no library in it can be loaded; set {VARIABLE} to another directory"
+        )
     return str(used)
 
 

@@ -14,6 +14,9 @@ from tilefoundry.runtime.linking.linked import LinkedModule
 
 __all__ = ["load_linked_module"]
 
+_NOT_MAPPED = "failed to map segment"
+"""What the system's loader says of a library that it may read and not run."""
+
 
 def load_linked_module(linked: LinkedModule) -> CompiledModule:
     """The callable module of ``linked``; the library stays open as long as the process lives. Thread-safe.
@@ -37,7 +40,7 @@ def _entry(linked: LinkedModule) -> Callable[..., Any]:
         # Where Python's file system encoding is ASCII, a path's other bytes are surrogates, which are no UTF-8.
         library = tvm_ffi.load_module(os.fsencode(path).decode(errors="replace"))
     except RuntimeError as error:
-        raise OSError(f"{linked.entry.name}: the system cannot open the library {path}: {error}") from error
+        raise OSError(f"{linked.entry.name}: {_why_closed(path, str(error))}") from error
     try:
         function = library.get_function(linked.entry.name)
     except (AttributeError, RuntimeError, ValueError) as error:
@@ -45,3 +48,12 @@ def _entry(linked: LinkedModule) -> Callable[..., Any]:
             f"the library {path} exports no entry {linked.entry.name!r}; build it again"
         ) from error
     return serve_host(path, function)
+
+
+def _why_closed(path: str, error: str) -> str:
+    if _NOT_MAPPED in error:
+        return (
+            f"the system refuses to run the library {path}: its file system is mounted noexec or out of memory; set "
+            "TILEFOUNDRY_CACHE_DIR to a folder that programs may be run from, or copy a saved library to one"
+        )
+    return f"the system cannot open the library {path}: {error}"
