@@ -77,6 +77,35 @@ class queued_on:
             torch.cuda.set_stream(self._before)
 
 
+class Marks:
+    """Events of one stream, used again once what followed them is done. Safe from any thread.
+
+    Whoever still looks at one that was given back sees later work of the stream, which is no less.
+    """
+
+    __slots__ = ("_free", "_stream")
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self._stream = stream
+        self._free: list[driver.Event] = []
+
+    def take(self) -> Any:
+        """An event that stands for everything queued on the stream so far."""
+        if not driver.is_there():
+            return self._stream.record_event()
+        try:
+            event = self._free.pop()
+        except IndexError:
+            event = driver.Event(self._stream)
+        event.record()
+        return event
+
+    def give(self, event: Any) -> None:
+        """Nothing will follow ``event`` any more."""
+        if isinstance(event, driver.Event):
+            self._free.append(event)
+
+
 class Lane:
     """One device and direction: its stream, its reaper and its ring of page-locked buffers."""
 
@@ -87,8 +116,7 @@ class Lane:
         urgent = priority == DEMAND and direction != "d2d"
         self.stream = torch.cuda.Stream(device, priority=-1 if urgent else 0)
         self.reaper = Reaper(f"strideweave-{direction}-{device}" + "-behind" * (priority != DEMAND))
-        self._events: list[Any] = []
-        """The driver's events that nothing waits for."""
+        self._marks = Marks(self.stream)
         self._ring: list[tuple[torch.Tensor, torch.cuda.Event]] = []
         self.lock = threading.Lock()
 
@@ -115,26 +143,13 @@ class Lane:
 
     def follow(self, completion: Completion[Any], settle: Settle) -> None:
         """Call ``settle`` after everything queued on the stream so far; who waits for ``completion`` helps."""
-        event = self._event()
+        event = self._marks.take()
 
         def passed(error: BaseException | None) -> None:
             settle(error)
-            if isinstance(event, driver.Event):
-                # Whoever still looks at it sees later work of the stream, which is no less.
-                self._events.append(event)
+            self._marks.give(event)
 
         completion.assist(self.reaper.watch(event, passed, not completion.urgent))
-
-    def _event(self) -> Any:
-        """An event that stands for everything queued on the stream so far."""
-        if not driver.is_there():
-            return self.stream.record_event()
-        try:
-            event = self._events.pop()
-        except IndexError:
-            event = driver.Event(self.stream)
-        event.record()
-        return event
 
 
 _lanes: dict[tuple[int, str, int], Lane] = {}

@@ -36,6 +36,8 @@ class _Calls:
         self.event_create, self.event_record = library.cuEventCreate, library.cuEventRecord
         self.event_query, self.event_synchronize = library.cuEventQuery, library.cuEventSynchronize
         self.event_record.argtypes = handle, handle
+        self.wait_event = library.cuStreamWaitEvent
+        self.wait_event.argtypes = handle, handle, ctypes.c_uint
         for call in (self.stream_query, self.stream_synchronize, self.event_query, self.event_synchronize):
             call.argtypes = (handle,)
 
@@ -105,25 +107,32 @@ def synchronize(stream: torch.cuda.Stream) -> None:
 class Event:
     """An event like torch's, as far as copies need one. Recorded anew it stands for the later work alone."""
 
-    __slots__ = ("_handle", "_stream")
+    __slots__ = ("_handle", "stream")
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
         _bind(stream)
         handle = ctypes.c_void_p()
         _check(_calls().event_create(ctypes.byref(handle), NO_TIMING), "making an event")  # type: ignore[union-attr] # asked
         self._handle: Any = handle.value
-        self._stream = stream
+        self.stream = stream
 
     def record(self) -> None:
         """Stand for everything queued so far on the stream that the event was made for."""
-        _bind(self._stream)
-        status = _calls().event_record(self._handle, self._stream.cuda_stream)  # type: ignore[union-attr] # it was made
+        _bind(self.stream)
+        status = _calls().event_record(self._handle, self.stream.cuda_stream)  # type: ignore[union-attr] # it was made
         if status:
             _check(status, "recording an event")
 
+    def wait(self, stream: torch.cuda.Stream) -> None:
+        """Make ``stream`` do what is queued on it from now on after that work."""
+        _bind(stream)
+        status = _calls().wait_event(stream.cuda_stream, self._handle, 0)  # type: ignore[union-attr] # it was made
+        if status:
+            _check(status, "waiting for an event")
+
     def query(self) -> bool:
         """Whether that work has ended; RuntimeError where it failed."""
-        _bind(self._stream)
+        _bind(self.stream)
         status = _calls().event_query(self._handle)  # type: ignore[union-attr] # it was made
         if status and status != NOT_READY:
             _check(status, "work of the device")
@@ -131,7 +140,7 @@ class Event:
 
     def synchronize(self) -> None:
         """Block until that work has ended; RuntimeError where it failed."""
-        _bind(self._stream)
+        _bind(self.stream)
         status = _calls().event_synchronize(self._handle)  # type: ignore[union-attr] # it was made
         if status:
             _check(status, "work of the device")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ... import seam
 from ...movement.captures import beside_captures
 from ...movement.completion import Completion
-from ...movement.cuda_lanes import Lane, current_stream, lane, queued_on
+from ...movement.cuda_lanes import Lane, Marks, current_stream, lane, queued_on
 from ...movement.pool import BACKGROUND, DEMAND
 from ...movement.reaper import Reaper
 from ...movement.transfer import transfer_for
@@ -29,7 +29,7 @@ from .mover import CAPTURED, Ended, Move, failed, grouped
 if TYPE_CHECKING:
     import torch
 
-_streams: dict[tuple[int, int], tuple[torch.cuda.Stream, Reaper]] = {}
+_streams: dict[tuple[int, int], tuple[torch.cuda.Stream, Reaper, Marks]] = {}
 _guard = threading.Lock()
 _inherited: list[object] = []
 
@@ -60,12 +60,13 @@ class Prepared:
             return self._event
 
 
-def _met(key: tuple[int, int], stream: torch.cuda.Stream) -> tuple[torch.cuda.Stream, Reaper]:
-    """The stream and its reaper: events of one stream pass in order, those of several would hold one another up."""
+def _met(key: tuple[int, int], stream: torch.cuda.Stream) -> tuple[torch.cuda.Stream, Reaper, Marks]:
+    """The stream, its reaper and events. Those of one stream pass in order; several would hold one another up."""
     with _guard:
         found = _streams.get(key)
         if found is None:
-            found = _streams[key] = stream, Reaper(f"strideweave-gather-{key[0]}-{key[1]:x}")
+            reaper = Reaper(f"strideweave-gather-{key[0]}-{key[1]:x}")
+            found = _streams[key] = stream, reaper, Marks(stream)
         return found
 
 
@@ -118,10 +119,13 @@ class CudaMover:
         """Make ``stream`` (default: the current one) wait for events, and keep the memory until it is done."""
 
         chosen = current_stream(self.device) if stream is None else stream
-        for event in events:
-            chosen.wait_event(event)
-        assert isinstance(carrier, CUDA)
-        carrier.flat().record_stream(chosen)
+        # What the stream itself has run is ordered on it, and its memory is that stream's.
+        others = [event for event in events if getattr(event, "stream", None) is not chosen]
+        for event in others:
+            event.wait(chosen)
+        if others:
+            assert isinstance(carrier, CUDA)
+            carrier.flat().record_stream(chosen)
 
     # --- storage and copies ------------------------------------------------------------------------------
 
@@ -201,7 +205,7 @@ class CudaMover:
         return self._on_lane(job, on, ended, waited)
 
     def here(self, core: Any, codes: Sequence[int], nbytes: int) -> Any:
-        """The current stream and its reaper, or ``CAPTURED`` within a graph capture.
+        """The current stream, its reaper and events, or ``CAPTURED`` within a graph capture.
 
         Raises:
             RuntimeError: a graph is being captured, and not every tile is held.
@@ -219,12 +223,14 @@ class CudaMover:
         if here is CAPTURED:
             ended(None)
             return None
-        import torch
+        _, reaper, marks = here
+        event = marks.take()
 
-        stream, reaper = here
-        event = torch.cuda.Event()
-        event.record(stream)
-        waited.assist(reaper.watch(event, ended, True))
+        def passed(error: BaseException | None) -> None:
+            ended(error)
+            marks.give(event)
+
+        waited.assist(reaper.watch(event, passed, True))
         return event
 
     def _on_lane(self, job: Callable[[], None], on: Lane, ended: Ended, waited: Completion[Any]) -> Any:

@@ -1,0 +1,197 @@
+"""Calls of CUDA's driver. Oracle: a stand-in for the library that keeps what streams have done and events stand for."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+import pytest
+
+from strideweave.movement import cuda_lanes, driver
+from strideweave.movement.completion import Completion
+from strideweave.movement.cuda_lanes import Marks
+
+
+class Library:
+    """Streams are counts of work queued and done; an event stands for a count. ``refuse`` is the next status."""
+
+    def __init__(self):
+        self.queued, self.done, self.events = {7: 0}, {7: 0}, {}
+        self.refuse, self.waited = 0, []
+
+    def _status(self, otherwise=0):
+        status, self.refuse = self.refuse, 0
+        return status or otherwise
+
+    def reason(self, status, into):
+        if status == 999:
+            return 1
+        ctypes.cast(into, ctypes.POINTER(ctypes.c_char_p))[0] = f"reason {status}".encode()
+        return 0
+
+    def copy(self, target, source, nbytes, stream):
+        status = self._status()
+        if not status:
+            ctypes.memmove(target, source, nbytes)
+            self.queued[stream] += 1
+        return status
+
+    def stream_query(self, stream):
+        return self._status(driver.NOT_READY if self.done[stream] < self.queued[stream] else 0)
+
+    def stream_synchronize(self, stream):
+        self.done[stream] = self.queued[stream]
+        return self._status()
+
+    def event_create(self, into, flags):
+        assert flags == driver.NO_TIMING
+        handle = 100 + len(self.events)
+        self.events[handle] = (7, 0)
+        ctypes.cast(into, ctypes.POINTER(ctypes.c_void_p))[0] = handle
+        return self._status()
+
+    def event_record(self, event, stream):
+        self.events[event] = stream, self.queued[stream]
+        return self._status()
+
+    def event_query(self, event):
+        stream, count = self.events[event]
+        return self._status(driver.NOT_READY if self.done[stream] < count else 0)
+
+    def event_synchronize(self, event):
+        stream, count = self.events[event]
+        self.done[stream] = max(self.done[stream], count)
+        return self._status()
+
+    def wait_event(self, stream, event, flags):
+        self.waited.append((stream, event, flags))
+        return self._status()
+
+
+class Stream:
+    cuda_stream = 7
+
+    def __init__(self):
+        self.asked_by = []
+
+    def query(self):
+        self.asked_by.append(threading.get_ident())
+        return True
+
+
+@pytest.fixture
+def library(monkeypatch):
+    found = Library()
+    monkeypatch.setattr(driver, "_calls", lambda: found)
+    monkeypatch.setattr(driver, "_bound", threading.local())
+    return found
+
+
+def copied(stream, text=b"carried"):
+    source, target = ctypes.create_string_buffer(text), ctypes.create_string_buffer(len(text) + 1)
+    driver.copy(ctypes.addressof(target), ctypes.addressof(source), len(text), stream)
+    return target.value
+
+
+def test_a_copy_is_queued_and_waited_for(library):
+    stream = Stream()
+    assert copied(stream) == b"carried"
+    assert not driver.is_idle(stream)
+    driver.synchronize(stream)
+    assert driver.is_idle(stream)
+
+
+def test_each_thread_is_bound_once(library):
+    """A thread that never called the runtime has no context; one call per thread gives it one."""
+    stream, seen = Stream(), []
+    copied(stream), driver.synchronize(stream)
+
+    def work():
+        copied(stream), copied(stream)
+        seen.append(threading.get_ident())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert stream.asked_by == [threading.get_ident(), seen[0]]
+
+
+def test_refusals_say_why(library):
+    stream = Stream()
+    event = driver.Event(stream)
+    for act in (
+        lambda: copied(stream), lambda: driver.synchronize(stream), event.record, event.query,
+        event.synchronize, lambda: event.wait(stream), lambda: driver.Event(stream),
+    ):  # fmt: skip
+        library.refuse = 1
+        with pytest.raises(RuntimeError, match="reason 1"):
+            act()
+    library.refuse = 999
+    with pytest.raises(RuntimeError, match="error 999"):
+        copied(stream)
+    assert library.queued == {7: 0}
+
+
+def test_an_event_stands_for_what_was_queued_before_it(library):
+    stream = Stream()
+    copied(stream)
+    event = driver.Event(stream)
+    event.record()
+    copied(stream)
+    assert not event.query()
+    event.synchronize()
+    assert event.query() and not driver.is_idle(stream)
+    event.wait(stream)
+    assert library.waited == [(7, 100, 0)]
+
+
+def test_events_are_used_again_only_once_given_back(library):
+    marks = Marks(Stream())
+    first, second = marks.take(), marks.take()
+    assert first is not second
+    marks.give(first)
+    assert marks.take() is first and marks.take() is not second
+    assert len(library.events) == 3
+
+
+def test_a_lane_gives_its_event_back_after_what_follows(library):
+    """Oracle: the order of what happened, and how many events there are after many copies one after another."""
+    lane = cuda_lanes.Lane.__new__(cuda_lanes.Lane)
+    lane.stream, lane.device = Stream(), 0
+    lane._marks, lane.reaper = Marks(lane.stream), Immediate()
+    done = []
+    for k in range(5):
+        copied(lane.stream)
+        completion: Completion[None] = Completion()
+        lane.follow(completion, lambda error, k=k: done.append((k, error, len(lane._marks._free))))
+        lane.reaper.run()
+    assert done == [(k, None, 0) for k in range(5)]
+    assert len(library.events) == 1
+
+
+class Immediate:
+    """A reaper that settles when told to."""
+
+    def __init__(self):
+        self.todo = []
+
+    def watch(self, event, settle, lazy):
+        self.todo.append((event, settle))
+        return Helper()
+
+    def run(self):
+        for event, settle in self.todo:
+            event.synchronize()
+            settle(None)
+        self.todo.clear()
+
+
+class Helper:
+    def help(self):
+        """Nothing to help with."""
+
+    def look(self):
+        """Nothing to look at."""
+
+    def hurry(self):
+        """Nothing to hurry."""
