@@ -96,6 +96,10 @@ def programs() -> list[Program]:
             Program("grouped", ("GROUPED",), (f"THREADS={n}",), arch)
             for n, arch in ((128, "sm_90a"), (256, "sm_80"))
         ),
+        *(
+            Program("epilogue", ("MATMUL",), (f"THREADS={n}",), arch)
+            for n, arch in ((288, "sm_90a"), (128, "sm_80"))
+        ),
         Program("select", ("ELEMENTWISE",)),
         Program("packs", ("ASYNC",)),
         Program("packs", ("ASYNC",), arch="sm_75"),
