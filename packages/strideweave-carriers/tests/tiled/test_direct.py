@@ -258,3 +258,18 @@ def test_shapes_that_do_not_fit_one_another(tiled):
         sw.add(made.tensor, sw.ones((4, 6)))
     with pytest.raises(ValueError):
         sw.matmul(made.tensor, sw.ones((2, 5)))
+
+
+@pytest.mark.parametrize("name", ["relu", "mul"])
+def test_a_tiled_gradient_of_a_dense_result(tiled, name):
+    """Only the gradient is gathered, which is as large as the result is; no operand is. Oracle: torch."""
+    values, weights = torch.randn(4, 6), torch.randn(4, 6)
+    made, gradient = matrix(tiled, values, primary_capacity=2), matrix(tiled, weights, primary_capacity=2)
+    result = sw.relu(made.tensor) if name == "relu" else sw.mul(made.tensor, 3.0)
+    x = values.clone().requires_grad_()
+    (x.relu() if name == "relu" else x * 3.0).backward(weights)
+    result.backward(gradient.tensor)
+    found = made.tensor.grad
+    every = TileSelection([range(n) for n in made.carrier.grid_shape])
+    assert torch.equal(plain(tiled, found.carrier.project(found, every).wait()), x.grad)
+    assert made.carrier.stats().peak_resident_tiles <= 2
