@@ -13,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from tilefoundry.ir.layout import as_int
 
@@ -24,8 +24,6 @@ from ..layout import Layout
 from .arguments import as_flag
 
 _serials = itertools.count()
-
-C = TypeVar("C")
 
 
 class Carrier(ABC):
@@ -392,15 +390,3 @@ class Carrier(ABC):
             return f"<{self._name()} released>"
         state = "mutable" if self.is_mutable() else "owned" if self.is_owned() else "immutable"
         return f"<{self._name()} {self.size()} x {self._dtype} {state}>"
-
-
-def sealed(cls: type[C]) -> type[C]:
-    """Class decorator: subclassing ``cls`` is a TypeError, because dispatch goes by the exact class."""
-
-    def refuse(sub: type, **_: Any) -> None:
-        raise TypeError(
-            f"{sub.__name__}: {cls.__name__} cannot be subclassed; derive from Carrier and register kernels"
-        )
-
-    cls.__init_subclass__ = classmethod(refuse)  # type: ignore[assignment] # replaced on purpose
-    return cls

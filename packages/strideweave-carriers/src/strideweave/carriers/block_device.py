@@ -15,8 +15,9 @@ from .. import forks, seam
 from ..dtypes import DType, as_dtype
 from ..errors import ForkedProcessError
 from .arguments import as_count, default_dtype
-from .base import Carrier, sealed
+from .base import Carrier
 from .extents import Extent, read_fully, write_fully
+from .sealed import sealed
 
 BLOCK = 4096
 BOUNCE = 8 << 20

@@ -6,7 +6,8 @@ from ..dtypes import DType
 from ..movement.pinning import Pinning, owns_pages
 from . import hostmemory
 from .arguments import as_count, default_dtype
-from .base import Carrier, sealed
+from .base import Carrier
+from .sealed import sealed
 from .torch_storage import TorchStorage, allocate_flat
 
 

@@ -6,7 +6,7 @@ from .. import forks
 from ..dtypes import DType
 from ..errors import ForkedProcessError
 from .arguments import as_count, default_dtype
-from .base import sealed
+from .sealed import sealed
 from .torch_storage import TorchStorage, allocate_flat, plain_torch
 
 

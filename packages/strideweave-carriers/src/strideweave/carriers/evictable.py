@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from ..dtypes import DType, as_dtype
 from .arguments import as_count
-from .base import Carrier, sealed
+from .base import Carrier
+from .sealed import sealed
 
 Copy = Callable[[Carrier, Carrier, int], None]
 _copy: list[Copy] = []

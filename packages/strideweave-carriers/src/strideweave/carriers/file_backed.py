@@ -11,8 +11,9 @@ from tilefoundry.ir.safetensors_header import read_header
 from .. import seam
 from ..dtypes import SAFETENSORS, DType, as_dtype
 from .arguments import as_count, default_dtype
-from .base import Carrier, sealed
+from .base import Carrier
 from .extents import Extent, Extents
+from .sealed import sealed
 
 
 @sealed

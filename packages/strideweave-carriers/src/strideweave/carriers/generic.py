@@ -8,7 +8,8 @@ from .. import seam
 from ..dtypes import DType, Scalar, as_dtype
 from . import hostmemory
 from .arguments import as_count, default_dtype
-from .base import Carrier, sealed
+from .base import Carrier
+from .sealed import sealed
 
 
 @sealed

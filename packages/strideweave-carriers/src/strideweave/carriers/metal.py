@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..dtypes import DType
 from .arguments import as_count, default_dtype
-from .base import sealed
+from .sealed import sealed
 from .torch_storage import TorchStorage, allocate_flat, plain_torch
 
 

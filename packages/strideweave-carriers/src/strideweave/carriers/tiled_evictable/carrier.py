@@ -10,7 +10,8 @@ from ...dtypes import Scalar
 from ...layout import Layout
 from ...movement.completion import AwaitMove, settled
 from ...tensor import Tensor
-from ..base import Carrier, sealed
+from ..base import Carrier
+from ..sealed import sealed
 from . import construction, requests, sources
 from .awaiting import AwaitProjection, AwaitResidency
 from .compatibility import Footprint, footprint
