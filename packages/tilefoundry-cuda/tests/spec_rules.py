@@ -28,6 +28,7 @@ RULES = {
     "placement.erased": "On a CPU, placement that keeps values is dropped.",
     "loops.static": "Loops with static bounds are written out.",
     "variants.run-time": "The call's extents choose the variant.",
+    "variants.calls": "A call of a function with variants runs the one that the entry's extents choose.",
     "results.kinds": "Literals, inputs, and one value twice are results of their own.",
     "statements.cpu": "Statement-level programs run on a CPU: loops, accumulators, branches, tile ops, launches.",
     "ops.all": "Every op of the language compiles and equals the evaluator.",

@@ -131,6 +131,7 @@ RULES = {
     "passes.verified": "The program is verified before the first pass and after each.",
     "passes.invariants": "Names bound once and before use, calls typed by their rules, results as declared.",
     "passes.inline": "Calls of siblings and children are inlined; children's weights follow by path.",
+    "passes.inline.variants": "Where a call decides which variant of a callee runs, the entry has one per range.",
     "passes.expand-tiles": "Tile-level products and attention become loops with the same values.",
     "passes.bind-shapes": "Extents are fixed, with the variant that they select.",
     "passes.dead-code": "What no result needs is dropped.",

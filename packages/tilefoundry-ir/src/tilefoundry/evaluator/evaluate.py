@@ -92,7 +92,8 @@ def _select_variant(function: Function, env: Mapping[str, int]) -> Function:
     for variant in function.variants:
         name = variant.pattern.name
         if name in env and variant.pattern.matches(env[name]):
-            return variant.function
+            # A variant has variants where lowering found two extents to choose by.
+            return _select_variant(variant.function, env)
     ranges = ", ".join(f"{v.pattern.name} in [{v.pattern.lo}, {v.pattern.hi})" for v in function.variants)
     given = ", ".join(f"{name} = {value}" for name, value in env.items()) or "no DimVar"
     raise EvaluationError(f"{function.name}: no variant covers {given}; the variants cover {ranges}")

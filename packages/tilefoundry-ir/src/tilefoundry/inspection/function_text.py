@@ -21,9 +21,16 @@ def function_lines(function: Function, header: Header) -> list[str]:
     lines = [*head, *_def_lines(function, header)]
     for weight, converter in function.converters.items():
         lines += ["", f'@{function.name}.converter("{weight}")', *_def_lines(converter, header)]
+    return [*lines, *_variant_lines(function, header)]
+
+
+def _variant_lines(function: Function, header: Header) -> list[str]:
+    """Variants one by one; those of a variant, which lowering makes where two extents choose, follow it."""
+    lines: list[str] = []
     for variant in function.variants:
         pattern = value_text(variant.pattern, header)
         lines += ["", f"@{function.name}.specialize({pattern})", *_def_lines(variant.function, header)]
+        lines += _variant_lines(variant.function, header)
     return lines
 
 

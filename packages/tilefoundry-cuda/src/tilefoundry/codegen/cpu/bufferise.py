@@ -98,11 +98,9 @@ def _entry_body(
     alternatives = []
     pairs: list[tuple[tuple[int, int], ...]] = []
     for variant in entry.variants:
-        body = variant.function.body
-        assert body is not None
-        host = _Host(variant.function, outputs, names, kernels, scheduler)
-        alternatives.append((variant.pattern, host.lower(body)))
-        pairs.append(host.inplace)
+        body, inplace = _entry_body(variant.function, outputs, names, kernels, scheduler)
+        alternatives.append((variant.pattern, body))
+        pairs.append(inplace)
     subject = entry.variants[0].pattern.name
     common = tuple(pair for pair in pairs[0] if all(pair in one for one in pairs))
     return (DispatchCall(Var(scalar(DType.i64), subject), tuple(alternatives)),), common

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from tilefoundry.ir.core.expr import Atom, Bind, Block, FunctionCall, Stmt, Var
 from tilefoundry.ir.core.module import Module, select
+from tilefoundry.ir.core.pattern import DimVarRangePat
 from tilefoundry.ir.errors import LoweringError
 from tilefoundry.ir.hir.function import Function, Variant
-from tilefoundry.ir.passes import PARAM_PATHS, Copier, InlineCalls, Names, solve, substitute_type
+from tilefoundry.ir.passes import PARAM_PATHS, Copier, InlineCalls, Names, solve, substitute_type, with_body
 from tilefoundry.ir.tir import PrimFunction
 from tilefoundry.ir.types import Dim, DimVar, TensorType, dim_vars, substitute
 from tilefoundry.ir.types.shard import Topology
@@ -57,12 +58,8 @@ class KeepLaunches:
 
 
 def _calls(function: Function) -> bool:
-    bodies = [function, *(variant.function for variant in function.variants)]
-    return any(
-        isinstance(stmt, Bind) and isinstance(stmt.value, FunctionCall)
-        for body in bodies
-        for stmt in body.stmts()
-    )
+    own = any(isinstance(stmt, Bind) and isinstance(stmt.value, FunctionCall) for stmt in function.stmts())
+    return own or any(_calls(variant.function) for variant in function.variants)
 
 
 def _taken(function: Function) -> set[str]:
@@ -73,6 +70,30 @@ def _taken(function: Function) -> set[str]:
     for variant in function.variants:
         names |= _taken(variant.function)
     return names
+
+
+def _with_variants(function: Function, variants: list[tuple[DimVarRangePat, Function]]) -> Function:
+    return Function(
+        function.name,
+        function.params,
+        function.result,
+        function.body,
+        topologies=function.topologies,
+        target=function.target,
+        variants=tuple(Variant(pattern, part) for pattern, part in variants),
+    )
+
+
+def _with_params(function: Function, params: tuple[Var, ...]) -> Function:
+    return Function(
+        function.name,
+        params,
+        function.result,
+        function.body,
+        topologies=function.topologies,
+        target=function.target,
+        variants=tuple(Variant(v.pattern, _with_params(v.function, params)) for v in function.variants),
+    )
 
 
 @dataclass(slots=True)
@@ -97,24 +118,14 @@ class _Kept:
         """The entry with its calls rewritten, and the weights that they need."""
         known = dict(zip(self.paths, function.params, strict=True))
         self.weights = {path: var for path, var in known.items() if var.is_const}
-        body = None if function.body is None else self._block(function.body)
-        variants = [(v.pattern, self._block(v.function.body)) for v in function.variants if v.function.body]
+        new = self._rewritten(function)
         added = [var for path, var in self.weights.items() if path not in known]
         self.paths += [path for path in self.weights if path not in known]
-        params = (*function.params, *added)
-        made = tuple(
-            Variant(pattern, Function(v.function.name, params, v.function.result, block))
-            for (pattern, block), v in zip(variants, function.variants, strict=True)
-        )
-        return Function(
-            function.name,
-            params,
-            function.result,
-            body,
-            topologies=function.topologies,
-            target=function.target,
-            variants=made,
-        )
+        return _with_params(new, (*function.params, *added))
+
+    def _rewritten(self, function: Function) -> Function:
+        new = with_body(function, None if function.body is None else self._block(function.body))
+        return _with_variants(new, [(v.pattern, self._rewritten(v.function)) for v in function.variants])
 
     def _block(self, block: Block) -> Block:
         copier = Copier(Names(), on_call=self._on_call)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from tilefoundry.ir.core.expr import Atom, FunctionCall, Stmt, Var
 from tilefoundry.ir.core.module import Module
+from tilefoundry.ir.core.pattern import DimVarRangePat
 from tilefoundry.ir.errors import LoweringError
-from tilefoundry.ir.hir.function import Function
+from tilefoundry.ir.hir.function import Function, Variant
 from tilefoundry.ir.passes.copying import Copier, Names, substitute_type
 from tilefoundry.ir.passes.solving import solve
+from tilefoundry.ir.passes.variants import Ranges, Uncovered, Undecided, chosen_variant
 from tilefoundry.ir.types import Dim, DimVar, TensorType, TupleType, dim_vars
 
 __all__ = ["PARAM_PATHS", "InlineCalls"]
@@ -28,10 +31,11 @@ class InlineCalls:
     modules follow the entry's own parameters, in call order, each once; the metadata entry ``param_paths``
     names every parameter by its dotted path; a parameter that is called like an extent gets another name in
     the function, since kernels take both as arguments. A call stays where ``keeps`` says so of the topologies
-    that the callee declares itself, or else its module.
+    that the callee declares itself, or else its module. Where a call decides which variant of a callee runs, the
+    entry gets variants too: one per range of the extent, with the choice made in each.
 
     Raises:
-        LoweringError: no HIR entry, a function without body, or recursion.
+        LoweringError: no HIR entry, a function without body, recursion, or a variant chosen by several extents.
     """
 
     keeps: Callable[[tuple[Any, ...] | None], bool] | None = None
@@ -43,7 +47,8 @@ class InlineCalls:
             raise LoweringError(f"{module.name}.{entry.name} is a prim_func; only HIR functions are inlined")
         names = Names(_dim_names(entry))
         params = {p.name: replace(p, name=names.fresh(p.name)) for p in entry.params}
-        inliner = _Inliner(names, self.keeps, params)
+        ranges = {var.name: (var.lo, var.hi) for var in entry.dim_vars()}
+        inliner = _Inliner(names, self.keeps, params, ranges)
         flat = inliner.entry(module, entry)
         paths = _own_paths(module, entry) + tuple(inliner.weights)
         metadata = {**module.metadata, PARAM_PATHS: paths}
@@ -77,39 +82,57 @@ class _Inliner:
     names: Names
     keeps: Callable[[tuple[Any, ...] | None], bool] | None
     params: dict[str, Var]
+    ranges: Ranges
     weights: dict[str, Var] = field(default_factory=dict)
     active: list[int] = field(default_factory=list)
 
     def entry(self, module: Module, function: Function) -> Function:
         """The flat entry, with variants flattened one by one and the gathered weights appended."""
-        variants = tuple(
-            type(v)(v.pattern, self._flat(module, v.function, v.function.name)) for v in function.variants
-        )
-        flat = self._flat(module, function, function.name)
-        weights = tuple(self.weights.values())
-        whole = Function(
-            flat.name,
-            flat.params + weights,
-            flat.result,
-            flat.body,
-            topologies=function.topologies,
-            target=function.target,
-            variants=tuple(
-                type(v)(
-                    v.pattern,
-                    Function(
-                        v.function.name, v.function.params + weights, v.function.result, v.function.body
-                    ),
-                )
-                for v in variants
-            ),
-        )
-        return whole
+        if function.variants:
+            cut = [part for v in function.variants for part in self._variants(module, v)]
+            flat = self._base(function, function.name, tuple(cut))
+        else:
+            flat = self._flat_or_cut(module, function)
+        return _extended(flat, tuple(self.weights.values()), function)
+
+    def _variants(self, module: Module, variant: Variant) -> tuple[Variant, ...]:
+        """A variant of the entry, or its parts where its calls ask for more cuts of the same extent."""
+        pattern, before = variant.pattern, self.ranges
+        self.ranges = {**before, pattern.name: (pattern.lo, pattern.hi)}
+        try:
+            flat = self._flat_or_cut(module, variant.function)
+        finally:
+            self.ranges = before
+        if flat.variants and flat.variants[0].pattern.name == pattern.name:
+            return flat.variants
+        return (Variant(pattern, flat),)
+
+    def _flat_or_cut(self, module: Module, function: Function) -> Function:
+        """``function`` flat; with a variant per range of an extent where its calls need that to choose theirs."""
+        try:
+            return self._flat(module, function, function.name)
+        except Undecided as undecided:
+            name, cuts = undecided.name, undecided.cuts
+        low, high = self.ranges[name]
+        parts: list[Variant] = []
+        uncovered: Uncovered | None = None
+        for part in pairwise((low, *cuts, high)):
+            try:
+                parts += self._variants(module, Variant(DimVarRangePat(name, *part), function))
+            except Uncovered as error:  # calls with such extents find no variant when they run
+                uncovered = error
+        if uncovered is not None and not parts:
+            raise uncovered
+        return self._base(function, function.name, tuple(parts))
+
+    def _base(self, function: Function, name: str, variants: tuple[Variant, ...]) -> Function:
+        params = tuple(self.params[p.name] for p in function.params)
+        return Function(name, params, function.result, None, variants=variants)
 
     def _flat(self, module: Module, function: Function, name: str) -> Function:
-        params = tuple(self.params[p.name] for p in function.params)
         if function.body is None:
-            return Function(name, params, function.result, None)
+            return self._base(function, name, ())
+        params = tuple(self.params[p.name] for p in function.params)
         values: dict[str, Atom] = dict(self.params)
         copier = Copier(self.names, "", values, {}, self._hook(module, ()))
         return Function(name, params, function.result, copier.block(function.body))
@@ -132,15 +155,18 @@ class _Inliner:
         if id(call.callee) in self.active:
             raise LoweringError(f"{'.'.join((*path, *call.path))} calls itself; recursion cannot be lowered")
         where = path + call.path[:-1]
-        callee = _chosen_variant(call, ".".join((*path, *call.path)))
+        given = _given_dims(call.callee, call) if call.callee.variants else {}
+        callee = chosen_variant(call.callee, given, ".".join((*path, *call.path)), self.ranges)
         arguments = self._arguments(call, callee, where)
         dims = _bound_dims(callee, arguments)
         prefix = "_".join(where) + "_" if where else ""
         copier = Copier(self.names, prefix, arguments, dims, self._hook(node, where))
         assert callee.body is not None
         self.active.append(id(call.callee))
-        block = copier.block(callee.body)
-        self.active.pop()
+        try:
+            block = copier.block(callee.body)
+        finally:
+            self.active.pop()
         if isinstance(callee.result, TupleType):
             caller.tuples[target.name] = block.results
         else:
@@ -161,30 +187,23 @@ class _Inliner:
         return self.weights[path]
 
 
+def _extended(flat: Function, weights: tuple[Var, ...], declared: Function) -> Function:
+    """``flat`` with ``weights`` after its parameters, in every variant, and what ``declared`` says of its placement."""
+    variants = tuple(Variant(v.pattern, _extended(v.function, weights, v.function)) for v in flat.variants)
+    return Function(
+        flat.name,
+        flat.params + weights,
+        flat.result,
+        flat.body,
+        topologies=declared.topologies,
+        target=declared.target,
+        variants=variants,
+    )
+
+
 def _dim_names(entry: Function) -> tuple[str, ...]:
     """Names of every extent that the entry's signature holds."""
     return tuple(dict.fromkeys(var.name for var in entry.dim_vars()))
-
-
-def _chosen_variant(call: FunctionCall, path: str) -> Function:
-    callee = call.callee
-    if not callee.variants:
-        if callee.body is None:
-            raise LoweringError(
-                f"{path} has no body; give it one, or add variants with @{callee.name}.specialize"
-            )
-        return callee
-    given = _given_dims(callee, call)
-    for variant in callee.variants:
-        value = given.get(variant.pattern.name)
-        if isinstance(value, int) and variant.pattern.matches(value):
-            return variant.function
-        if isinstance(value, DimVar) and variant.pattern.lo <= value.lo and value.hi <= variant.pattern.hi:
-            return variant.function
-    raise LoweringError(
-        f"{path}: which variant runs is known at run time only, and a call of it is inlined; "
-        f"call it as the entry, or give the call a static {callee.variants[0].pattern.name}"
-    )
 
 
 def _given_dims(callee: Function, call: FunctionCall) -> Mapping[str, Dim]:
