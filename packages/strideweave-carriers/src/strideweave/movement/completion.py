@@ -134,7 +134,8 @@ class Completion(Generic[T]):
         if not self._settled:
             self._refuse_in_child()
             self.help()
-            self._block()
+            if not self._settled:
+                self._block()
         if self._error is not None:
             # Without with_traceback each raise would append this frame to the shared exception.
             raise self._error.with_traceback(self._trace)
