@@ -139,6 +139,8 @@ class BodyText:
         args = [self._atom(arg) for arg in value.args]
         if isinstance(value, FunctionCall):
             root, *rest = value.path
+            if rest == [root] and root in self._header.lone_children:
+                rest = []
             return f"{'.'.join([self._callees.get(root, root), *rest])}({', '.join(args)})"
         schema = {attr.name: attr for attr in value.op.attrs}
         for name, given in value.attrs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tilefoundry.inspection.body_text import INDENT, BodyText
 from tilefoundry.inspection.names import Header
@@ -15,9 +16,15 @@ __all__ = ["decorator_lines", "function_lines"]
 WIDTH = 100
 
 
-def function_lines(function: Function, header: Header) -> list[str]:
-    """The lines of ``function``, unindented: the ``def``, then one ``def`` per converter and per variant."""
-    head = decorator_lines("func", header, topologies=function.topologies, target=function.target)
+def function_lines(
+    function: Function, header: Header, topologies: tuple[Any, ...] | None = None
+) -> list[str]:
+    """The lines of ``function``, unindented: the ``def``, then one ``def`` per converter and per variant.
+
+    ``topologies`` are those of its module, where the function stands for it.
+    """
+    levels = function.topologies if topologies is None else topologies
+    head = decorator_lines("func", header, topologies=levels, target=function.target)
     lines = [*head, *_def_lines(function, header)]
     for weight, converter in function.converters.items():
         lines += ["", f'@{function.name}.converter("{weight}")', *_def_lines(converter, header)]

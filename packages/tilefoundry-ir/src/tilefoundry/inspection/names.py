@@ -21,6 +21,9 @@ class Header:
 
     Args:
         taken: every name that the program's own text binds.
+
+    Attributes:
+        lone_children: children of the module at hand that are written as a function with levels of its own.
     """
 
     def __init__(self, taken: Iterable[str]) -> None:
@@ -31,6 +34,7 @@ class Header:
         self._required: set[str] = set()
         self._indices: dict[str, str] = {}
         self._scopes: list[tuple[str, Any]] = []
+        self.lone_children: set[str] = set()
 
     def name(self, symbol: str, module: str = _DSL) -> str:
         """How the script spells ``module.symbol``; imports it."""

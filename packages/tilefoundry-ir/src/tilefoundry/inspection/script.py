@@ -95,6 +95,7 @@ class _Script:
         )
         scope: Scope = {}
         members = self._children(module, scope, outer)
+        self._header.lone_children = {child.name for child in module.modules if _is_lone(child)}
         for function in module.functions:
             members.append(self._member_function(function, scope, outer))
             scope[function.name] = function
@@ -114,6 +115,11 @@ class _Script:
         for other in siblings.values():
             if isinstance(other, Module) and self._same.modules(other, module, names=False):
                 return [f'{module.name} = {other.name}.renamed("{module.name}")']
+        if outer and _is_lone(module):
+            (function,) = module.functions
+            assert isinstance(function, Function)
+            self._define_needs(function, outer)
+            return function_lines(function, self._header, module.topologies)
         return self._module_lines(module, outer)
 
     def _member_function(
@@ -154,6 +160,18 @@ class _Script:
         if isinstance(member, Module):
             return call.enters_child
         return member is not None and not call.enters_child and self._same.functions(member, call.callee)
+
+
+def _is_lone(module: Module) -> bool:
+    """Whether ``@func(topologies=...)`` in a class says all of a child: a function of its name, and levels."""
+    if len(module.functions) != 1 or module.topologies is None:
+        return False
+    function = module.functions[0]
+    alone = not (module.modules or module.methods or module.metadata or module.target)
+    plain = isinstance(function, Function) and not (
+        function.topologies or function.target or function.converters or function.variants
+    )
+    return alone and plain and function.name == module.name == module.entry and function.topologies is None
 
 
 def _members(members: list[list[str]]) -> list[str]:
