@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tilefoundry import func, lower
+from tilefoundry import func, jit, lower
 from tilefoundry.codegen import place
 from tilefoundry.codegen.cuda.authored import NotFollowed
 from tilefoundry.dsl import DimVar, Mesh, Tensor, Topology, tf
@@ -88,15 +88,30 @@ def test_an_edited_mesh_is_the_launch(name):
     assert [grid for grid, _ in after] == [grids.get(name, grid) for grid, _ in before]
 
 
-@pytest.mark.slow
-@pytest.mark.emulated
+def run_on_gpu(program: object) -> object:
+    """A callable on CPU tensors that computes on the current GPU."""
+    compiled = jit(program, target="cuda")
+
+    def run(*tensors: torch.Tensor):
+        return tuple(t.cpu() for t in _all(compiled(*(t.cuda() for t in tensors))))
+
+    return run
+
+
+RUNNERS = [
+    pytest.param(emulate, id="emulated", marks=[pytest.mark.slow, pytest.mark.emulated]),
+    pytest.param(run_on_gpu, id="gpu", marks=pytest.mark.gpu),
+]
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.spec("placement.open-scopes")
-def test_an_edited_mesh_computes_the_same(name):
+def test_an_edited_mesh_computes_the_same(name, runner):
     """Oracle: the evaluator."""
     make, extent, changes = CASES[name]
     program = make(extent)
-    compiled = emulate(edited(program, *changes))
+    compiled = runner(edited(program, *changes))
     env = {"N": 7, "M": 530}
     generator = torch.Generator().manual_seed(5)
     tensors = [
@@ -105,9 +120,8 @@ def test_an_edited_mesh_computes_the_same(name):
         )
         for p in program.params
     ]
-    outputs = compiled(*tensors)
     wanted = evaluate(program, *tensors)
-    for got, want in zip(_all(outputs), _all(wanted), strict=True):
+    for got, want in zip(_all(compiled(*tensors)), _all(wanted), strict=True):
         torch.testing.assert_close(got, want)
 
 
