@@ -177,7 +177,7 @@ _STORE = "\n        y[i, j] = a"
         (f"for i, j, a in T.contract(x, w, stages=0):{_STORE}", "stages takes ints from 1 to 16, got 0"),
         (f"for i, j, a in T.contract(x, w, cluster=4):{_STORE}", r"cluster= is \(rows, columns\), got 4"),
         (f"for i, j, a in T.contract(x, w, cluster=(4, 4)):{_STORE}", "at most 8 CTAs in all"),
-        (f"for i, j, a in T.contract(x, w, split_k=0):{_STORE}", "split takes ints from 1"),
+        (f"for i, j, a in T.contract(x, w, split_k=0):{_STORE}", "split_k takes ints from 1 to 65536, got 0"),
         (f"for i, j, a in T.contract(x, w, persistent=3):{_STORE}", "persistent is True or False"),
         (f"for i, j, a in T.contract(x, w, warps=3):{_STORE}", "unexpected keyword argument 'warps'"),
         (f"for i, j, a in T.contract(x, 3):{_STORE}", "a buffer or a window of one is needed here, got 3"),
@@ -241,7 +241,7 @@ def f(x: Tensor[(M, 4), "bf16"], w: Tensor[(4, 3), "bf16"], k: Tensor[(4, 3), "i
         ("T.attention(q, k, k, softcap=-1.0)", "softcap= is a number above 0"),
         ("T.attention(q, k, k, scale='x')", "scale= is a number"),
         ("T.attention(q, k, k, tile=(64,))", r"tile is \(queries, keys\), got"),
-        ("T.attention(q, k, k, split_kv=0)", "split takes ints from 1"),
+        ("T.attention(q, k, k, split_kv=0)", "split_kv takes ints from 1 to 65536, got 0"),
         ("T.attention(q[:, :3], k, k)", "the 3 heads of q are no multiple of the 2 heads"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from importlib.metadata import version
 from typing import Any
 
@@ -17,6 +18,9 @@ from tilefoundry.runtime.saving import ABI_FILE, FORMAT, LIBRARY_FILE, SOURCE_FI
 # torch is imported where it is first needed: importing the runtime must not load it.
 
 __all__ = ["load_compiled"]
+
+_ARCHES = {"cpu": r"(?!sm_)[\w.+-]*", "cuda": r"(sm_\d{2,3}[af]?)?"}
+"""Target -> what its architectures look like; an empty one says that it is not known."""
 
 
 def load_compiled(directory: str) -> CompiledModule:
@@ -104,6 +108,16 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def _check_machine(directory: str, target: str, arch: str, machine: str) -> None:
+    form = _ARCHES.get(target)
+    if form is None:
+        raise ValueError(
+            f"{directory} was built for the target {target!r}, this version knows {' and '.join(_ARCHES)}; load it "
+            "with the version that saved it"
+        )
+    if re.fullmatch(form, arch) is None:
+        raise ValueError(
+            f"{directory}: {arch!r} is no architecture of the target {target!r}; save the module again"
+        )
     if machine != platform.machine():
         raise ValueError(f"{directory} was built on {machine}, this machine is {platform.machine()}")
     if target == "cuda" and arch:

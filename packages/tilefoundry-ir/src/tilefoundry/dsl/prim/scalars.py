@@ -15,7 +15,7 @@ from tilefoundry.ir.tir.ops import SCALAR_OPS
 from tilefoundry.ir.tir.tiles import Prologue
 from tilefoundry.ir.types import DType, TensorType, scalar
 
-__all__ = ["apply_scalar", "scalar_of"]
+__all__ = ["apply_scalar", "check_clamp", "scalar_of"]
 
 _ATTRS = {"cast": ("dtype",), "clamp": ("min_val", "max_val")}
 
@@ -68,7 +68,21 @@ def _attrs(name: str, rest: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[st
         )
     if name == "cast":
         given["dtype"] = DType.from_name(given["dtype"])
+    elif name == "clamp":
+        check_clamp(given.get("min_val"), given.get("max_val"))
     return {key: given.get(key) for key in names}
+
+
+def check_clamp(low: Any, high: Any) -> None:
+    """Raise TypeError where the bounds of a clamp are none, no numbers, or the wrong way round."""
+    if low is None and high is None:
+        raise TypeError("T.clamp needs min_val or max_val")
+    for name, bound in (("min_val", low), ("max_val", high)):
+        # A NaN is unequal to itself and bounds nothing.
+        if bound is not None and (not is_number(bound) or isinstance(bound, bool) or bound != bound):
+            raise TypeError(f"T.clamp: {name} is a number, got {bound!r}")
+    if low is not None and high is not None and low > high:
+        raise TypeError(f"T.clamp: min_val={low} lies above max_val={high}; swap them")
 
 
 def _result(name: str, operands: Sequence[Expr], attrs: Mapping[str, Any]) -> TensorType:

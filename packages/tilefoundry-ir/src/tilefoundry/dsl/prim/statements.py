@@ -35,6 +35,7 @@ from tilefoundry.ir.tir.stmt import (
     Return,
     Store,
     While,
+    walk_tir,
 )
 from tilefoundry.ir.tir.tiles import Prologue, TileAttention, TileContraction
 from tilefoundry.ir.types import TensorType, bounds, scalar
@@ -201,7 +202,28 @@ def _read_while(ctx: PrimContext, node: ast.While) -> None:
             node.test,
             f"the condition of while must change and {got}; compare an element of a buffer or an accumulator",
         )
-    ctx.stmts.append(While(condition, read_block(ctx, node.body)))
+    read = sorted(_read_names(ctx, condition))
+    before, ctx.written = ctx.written, set()
+    body = read_block(ctx, node.body)
+    changed = ctx.written | {s.target.name for s in walk_tir(body) if isinstance(s, Accumulate)}
+    ctx.written |= before
+    ends = any(isinstance(stmt, (Return, Abort)) for stmt in walk_tir(body))
+    if not ends and not changed.intersection(read):
+        raise ctx.error(
+            node.test,
+            f"the condition of while reads {', '.join(read)}, and its body writes nothing of that, so that the loop "
+            "never ends or never begins; write what the condition reads, or leave with return",
+        )
+    ctx.stmts.append(While(condition, body))
+
+
+def _read_names(ctx: PrimContext, expr: Expr) -> set[str]:
+    """Buffers and accumulators that the value of ``expr`` depends on."""
+    if isinstance(expr, Apply):
+        return {name for arg in expr.args for name in _read_names(ctx, arg)}
+    if isinstance(expr, Load):
+        return {expr.buffer.name}
+    return {expr.name} if isinstance(expr, Var) and expr.name in ctx.accumulators else set()
 
 
 def _may_change(ctx: PrimContext, expr: Expr) -> bool:

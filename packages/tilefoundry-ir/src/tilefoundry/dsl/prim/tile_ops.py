@@ -10,7 +10,7 @@ from typing import Any
 from tilefoundry.dsl.context import BodyContext
 from tilefoundry.dsl.literals import constant, is_number
 from tilefoundry.dsl.prim.buffers import view
-from tilefoundry.dsl.prim.scalars import scalar_of
+from tilefoundry.dsl.prim.scalars import check_clamp, scalar_of
 from tilefoundry.dsl.prim.tile_shapes import check_tile_shapes
 from tilefoundry.ir.core.expr import Expr
 from tilefoundry.ir.core.kinds import BinaryKind, ReduceKind, UnaryKind, kind_from_name
@@ -112,6 +112,8 @@ def evaluate_tile_op(
         check_tile_shapes(name, {key: values[key].type for key in values}, attrs)
         if name == "sync":
             _check_sync(ctx, attrs["mesh"])
+        elif name == "clamp":
+            check_clamp(attrs["min_val"], attrs["max_val"])
         elif name == "mma":
             _check_mma(atom_named(attrs["atom"]), values)
         order = sorted(values, key=lambda key: key == signature.written)

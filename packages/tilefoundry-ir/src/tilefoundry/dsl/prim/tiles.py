@@ -19,6 +19,7 @@ from tilefoundry.dsl.prim.scalars import scalar_of
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.tir import Operand, Prologue, TileAttention, TileContraction, TileSchedule, sum_dtype
 from tilefoundry.ir.tir.tile_rules import check_body, check_operands
+from tilefoundry.ir.tir.tiles import check_split
 from tilefoundry.ir.types import Dim, DType, TensorType, bounds, scalar
 
 __all__ = ["TILE_CALLS", "Elements", "read_generator", "read_tiles"]
@@ -55,6 +56,7 @@ def _contract(
     split_k: Any = 1,
     persistent: Any = False,
 ) -> TileContraction:
+    check_split("split_k", split_k)
     schedule = TileSchedule(_extents(tile), stages, _pair(cluster), split_k, persistent)
     given = rhs if isinstance(rhs, (tuple, list)) else (rhs,)
     rights = tuple(_operand(ctx, node, operand) for operand in given)
@@ -78,6 +80,7 @@ def _attention(
     split_kv: Any = 1,
     persistent: Any = False,
 ) -> TileAttention:
+    check_split("split_kv", split_kv)
     schedule = TileSchedule(_extents(tile), stages, (1, 1), split_kv, persistent)
     query, keys, values = (_operand(ctx, node, operand) for operand in (q, k, v))
     if not isinstance(causal, bool):

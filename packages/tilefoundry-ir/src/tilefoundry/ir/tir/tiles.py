@@ -22,6 +22,7 @@ __all__ = [
     "TileContraction",
     "TileSchedule",
     "batch_axes",
+    "check_split",
     "sum_dtype",
 ]
 
@@ -114,9 +115,14 @@ class TileSchedule:
             raise ValueError(
                 f"cluster is (rows, columns) of at most {MOST_CLUSTER} CTAs in all, got {self.cluster}"
             )
-        _check_count("split", self.split, 1, 1 << 16)
+        check_split("split", self.split)
         if not isinstance(self.persistent, bool):
             raise ValueError(f"persistent is True or False, got {self.persistent!r}")
+
+
+def check_split(name: str, value: Any) -> None:
+    """Raise ValueError, calling it ``name``, where ``value`` is no number of parts of a summed axis."""
+    _check_count(name, value, 1, 1 << 16)
 
 
 def _check_count(name: str, value: Any, low: int, high: int) -> None:
