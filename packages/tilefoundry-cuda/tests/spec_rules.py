@@ -13,7 +13,7 @@ RULES = {
     "pipeline.source": "Generated source includes the umbrella header alone, says which ops it came from, and exports "
     "the entry under its name.",
     "pipeline.host-part": "The host's text of a CUDA library names no CUDA or CuTe type.",
-    "pipeline.libraries": "A CUDA library needs neither cudart nor libcuda and opens without a GPU.",
+    "pipeline.libraries": "A CUDA library needs neither cudart nor libcuda and opens without a GPU; none needs a BLAS.",
     "pipeline.equal-kernels": "Kernels that differ in names alone are built once.",
     "pipeline.goldens": "The source of a dozen programs is kept and compared.",
     "pipeline.cross-compile": "Device code compiles for other architectures where there is no GPU.",
@@ -57,6 +57,7 @@ RULES = {
     "streams.graphs": "Calls can be captured, and a graph replays on new values.",
     "barrier.resident": "A grid that cannot be resident together is refused before the launch.",
     # Caches
+    "cache.key": "A library's key covers sources, flags, architecture, both compilers, headers and tvm-ffi.",
     "cache.second-process": "A second process does not compile.",
     "cache.damaged": "Damaged entries are built again.",
     "cache.killed": "A killed builder leaves no lock.",

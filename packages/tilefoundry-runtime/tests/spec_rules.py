@@ -66,6 +66,7 @@ RULES = {
     "generation.neither-mutated-nor-retained": "A method neither writes to that view nor keeps it.",
     # Compiled modules and the launcher
     "compiled.loader": "The loader gives a CompiledModule over the entry's ABI, named as the entry.",
+    "compiled.public": "The runtime's door shows compiled modules alone; loader and linked library have their own.",
     "compiled.load-is-no-op": "A compiled module's load does nothing.",
     "compiled.auto-alloc": "With the inputs alone, outputs are allocated on the first input's device.",
     "compiled.pre-alloc": "With all parameters, the given outputs are filled and returned.",

@@ -56,6 +56,16 @@ def test_a_compiled_module_stands_for_no_module(affine):
     assert affine.module is None
 
 
+@pytest.mark.spec("compiled.public")
+def test_loader_and_linked_library_are_no_public_names():
+    import tilefoundry.runtime as door
+    import tilefoundry.runtime.linking as linking
+
+    own = {"LinkedModule", "load_linked_module"}
+    assert own <= set(linking.__all__) and "CompiledModule" in door.__all__
+    assert not own & set(door.__all__) and not any(hasattr(door, name) for name in own)
+
+
 @pytest.mark.spec("compiled.load-is-no-op")
 def test_load_does_nothing(affine):
     assert affine.load(object()) is None
