@@ -44,7 +44,8 @@ class Spread:
 
         found = []
         for leaves, taken in zip(self._modes, box, strict=True):
-            left, ours, alone, step = torch.arange(taken.start, taken.stop), 0, torch.zeros(1).long(), 1
+            left = torch.arange(taken.start, taken.stop)
+            ours, alone, step = torch.zeros_like(left), torch.zeros(1, dtype=torch.int64), 1
             for mine, whole in leaves:
                 ours = ours + (left % mine) * step
                 left = left // mine
