@@ -328,7 +328,11 @@ def test_small_scattered_tiles_travel_together():
 
 
 def test_a_missing_tile_goes_ahead_of_a_prefetch():
-    """Oracle: the projection's values are there while the copies of the prefetch, begun before it, are not."""
+    """Oracle: the projection's values are there while the copies of the prefetch, begun before it, are not.
+
+    On a busy machine this thread may be kept from looking for longer than a gigabyte takes; a demand that did wait for
+    the prefetch would find it done each time.
+    """
     big = sw.CPU(1 << 30, dtype=sw.UInt8, pinned=True, empty=True)
     ahead = TiledEvictable(sw.CUDA(0, dtype=sw.UInt8), big, (64,), (1 << 24,), primary_capacity=64)
     carrier, tensor, full = make(primary_capacity=8)
@@ -336,12 +340,19 @@ def test_a_missing_tile_goes_ahead_of_a_prefetch():
     ahead.promote(TileSet([(0,)]))
     Prefetcher(ahead).promote(TileSet((e,) for e in range(2)))
     ahead.wait_idle()
-    torch.cuda.synchronize()
-    handle = Prefetcher(ahead).promote(TileSet((e,) for e in range(2, 64)))
-    compact = carrier.project(tensor, choose(5, 3)).wait()
-    assert not handle.done, "a demand copy waited for a gigabyte of prefetch"
-    assert torch.equal(host(compact), full[[5, 3]])
-    handle.wait()
+    overtook = []
+    for _ in range(8):
+        torch.cuda.synchronize()
+        handle = Prefetcher(ahead).promote(TileSet((e,) for e in range(2, 64)))
+        compact = carrier.project(tensor, choose(5, 3)).wait()
+        overtook.append(not handle.done)
+        assert torch.equal(host(compact), full[[5, 3]])
+        handle.wait()
+        if overtook[-1]:
+            break
+        ahead.evict(TileSet((e,) for e in range(2, 64)))
+        carrier.evict(carrier.primary_tiles)
+    assert overtook[-1], "each time a demand copy waited for a gigabyte of prefetch"
 
 
 def test_write_backs_to_slabs_of_its_own_are_page_locked():
