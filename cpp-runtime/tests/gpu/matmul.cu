@@ -21,8 +21,8 @@ namespace ct = cute;
 /// How an operand lies: rows of k, columns of k, or with neither stride known to be 1.
 enum class Order { k, rows, unknown };
 
-template <Order O>
-CUTE_HOST_DEVICE auto batched_layout(int batches, int rows, int columns) {
+template <Order O, class Rows, class Columns>
+CUTE_HOST_DEVICE auto batched_layout(int batches, Rows rows, Columns columns) {
   if constexpr (O == Order::k) {
     return ct::make_layout(ct::make_shape(batches, rows, columns), ct::make_stride(rows * columns, columns, ct::Int<1>{}));
   } else if constexpr (O == Order::rows) {
@@ -51,8 +51,8 @@ struct Twice {
   }
 };
 
-template <Order OA, Order OB, class A, class B, class D>
-__global__ void BLOCKS __launch_bounds__(THREADS) kernel(A const* a, B const* b, D* d, int batches, int m, int n, int k, bool twice) {
+template <Order OA, Order OB, class A, class B, class D, class M, class N, class K>
+__global__ void BLOCKS __launch_bounds__(THREADS) kernel(A const* a, B const* b, D* d, int batches, M m, N n, K k, bool twice) {
   auto ta = as_gmem(a, batched_layout<OA>(batches, m, k));
   auto tb = as_gmem(b, batched_layout<OB>(batches, k, n));
   auto td = as_gmem(d, batched_layout<Order::k>(batches, m, n));
@@ -70,16 +70,18 @@ __global__ void BLOCKS __launch_bounds__(THREADS) kernel(A const* a, B const* b,
   }
 }
 
-template <Order OA, Order OB, class A, class B, class D>
-void check(char const* name, int batches, int m, int n, int k, size_t shift, int blocks, bool twice = false) {
+/// Extents are numbers, or `ct::Int` where the compiler knows them.
+template <Order OA, Order OB, class A, class B, class D, class M, class N, class K>
+void check(char const* name, int batches, M rows, N columns, K depth, size_t shift, int blocks, bool twice = false) {
+  const int m = rows, n = columns, k = depth;
   auto a = harness::Random(m).values<A>(size_t(batches) * m * k, -2, 2);
   auto b = harness::Random(n + 1).values<B>(size_t(batches) * k * n, -2, 2);
   Buffer<A> da(a, shift);
   Buffer<B> db(b, shift);
   Buffer<D> dd(size_t(batches) * m * n, shift);
   if (dynamic_bytes > 0)
-    CHECK_CUDA(cudaFuncSetAttribute(kernel<OA, OB, A, B, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic_bytes));
-  kernel<OA, OB><<<(blocks + together - 1) / together * together, THREADS, dynamic_bytes>>>(da.data(), db.data(), dd.data(), batches, m, n, k, twice);
+    CHECK_CUDA(cudaFuncSetAttribute(kernel<OA, OB, A, B, D, M, N, K>, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic_bytes));
+  kernel<OA, OB><<<(blocks + together - 1) / together * together, THREADS, dynamic_bytes>>>(da.data(), db.data(), dd.data(), batches, rows, columns, depth, twice);
   CHECK_CUDA(cudaGetLastError());
   auto d = dd.host();
   const double exactness = std::is_same<A, double>::value ? 1e-14 : is_real_v<A> ? 1e-6 : 0;
@@ -157,6 +159,15 @@ void sizes(char const* name) {
   check<OA, OB, A, B, D>(name, 2, 264, 520, 456, 0, 3);
 }
 
+/// Few tiles and a long k that the compiler knows: blocks of a pair take a tile together, each half of its k.
+template <Order OA, Order OB, class A, class B, class D>
+void long_k(char const* name) {
+  check<OA, OB, A, B, D>(name, 1, ct::Int<72>{}, ct::Int<264>{}, ct::Int<4104>{}, 0, 1);
+  if (harness::quick()) return;
+  check<OA, OB, A, B, D>(name, 1, ct::Int<200>{}, ct::Int<520>{}, ct::Int<4168>{}, 0, 5, true);  // turns of three pairs
+  check<OA, OB, A, B, D>(name, 3, ct::Int<136>{}, ct::Int<200>{}, ct::Int<4096>{}, 0, 8);
+}
+
 int main() {
   // B's "rows" are its columns n: order k of a (K, N) row-major operand runs along n.
   sizes<Order::k, Order::k, bf16, bf16, bf16>("bf16 nn");
@@ -173,6 +184,10 @@ int main() {
   check<Order::k, Order::k, bf16, bf16, float>("epilogue bf16", 1, 100, 100, 100, 0, 4, true);
   check<Order::k, Order::k, float, float, float>("epilogue f32", 1, 100, 100, 100, 0, 4, true);
   check<Order::k, Order::k, bf16, bf16, float>("empty k", 1, 40, 50, 0, 0, 2);
+#if THREADS == 288
+  long_k<Order::k, Order::k, bf16, bf16, bf16>("bf16 nn, long k");
+  long_k<Order::rows, Order::rows, f16, f16, float>("f16 tt, long k");
+#endif
 #if THREADS == 256 || THREADS == 64
   few<ct::Int<1>, bf16, bf16, bf16>("bf16, one row");
   few<ct::Int<5>, f16, f16, float>("f16, five rows");

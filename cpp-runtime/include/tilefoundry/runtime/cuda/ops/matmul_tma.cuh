@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tilefoundry/runtime/cuda/ops/matmul_epilogue.cuh>
+#include <tilefoundry/runtime/cuda/ops/matmul_halves.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_wgmma.cuh>
 #include <tilefoundry/runtime/cuda/ops/tensor_map.cuh>
 #include <tilefoundry/runtime/cuda/ops/tma.cuh>
@@ -23,9 +24,11 @@ namespace matmul_impl {
 template <class S>
 __device__ map_places<2> operand_maps;
 
-/// Geometry of the tier for tiles of 128 rows by `Columns`.
-template <int Columns>
+/// Geometry of the tier for tiles of 128 rows by `Columns`. `Halves`: the blocks of a pair take one tile together, each
+/// half of its k.
+template <int Columns, bool Halves = false>
 struct TmaTile {
+  static constexpr bool halves = Halves;
   static constexpr int bm = 128, bn = Columns, bk = 64;
   static constexpr int stage_bytes = (bm + bn) * bk * 2;
   static constexpr int stages = Columns == 256 ? 4 : 6;
@@ -112,14 +115,21 @@ struct TmaTier {
     }
   }
 
-  /// The calling block among those that share columns: alone, or one of a cluster of two, which then takes two tiles
-  /// below each other and fetches half of the columns for both.
+  /// The calling block among those that work together: alone, or one of a cluster of two. Such a pair takes two tiles
+  /// below each other and fetches half of the columns for both; or it takes one tile, and each block half of its k.
   struct Pair {
     unsigned blocks, rank;
-    static __device__ Pair mine() {
+    bool halves;
+
+    static __device__ Pair mine(bool halves) {
       const unsigned n = cluster_blocks();
-      return n == 2 ? Pair{2, cluster_rank()} : Pair{1, 0};
+      return n == 2 ? Pair{2, cluster_rank(), halves} : Pair{1, 0, false};
     }
+    __device__ int tiles() const { return halves ? 1 : static_cast<int>(blocks); }
+    __device__ bool shares() const { return blocks == 2 && !halves; }
+    /// The calling block's steps along k, of `all`.
+    __device__ int first_step(int all) const { return halves && rank == 1 ? (all + 1) / 2 : 0; }
+    __device__ int last_step(int all) const { return halves && rank == 0 ? (all + 1) / 2 : all; }
   };
 
   /// Call `body(batch, first_row, first_column)` on the tiles of the calling block. Tiles that run at the same time
@@ -129,8 +139,8 @@ struct TmaTier {
     constexpr int skip = View::rank - 2;
     const long long m = cute::size<skip>(d.layout()), n = cute::size<skip + 1>(d.layout());
     const long long batches = skip == 1 ? static_cast<long long>(cute::size<0>(d.layout())) : 1;
-    // In units of as many tiles below each other as the pair has blocks.
-    const int height = bm * static_cast<int>(pair.blocks);
+    // In units of what the pair takes together.
+    const int height = bm * pair.tiles(), own = pair.shares() ? static_cast<int>(pair.rank) * bm : 0;
     const int rows = static_cast<int>((m + height - 1) / height), columns = static_cast<int>((n + BN - 1) / BN);
     const long long in_matrix = static_cast<long long>(rows) * columns;
     const int block = program_id<core::level_in<TopologyScope::cta, View>>();
@@ -142,15 +152,14 @@ struct TmaTier {
       const int group = static_cast<int>(place / (static_cast<long long>(group_rows) * columns));
       const int first = group * group_rows, deep = rows - first < group_rows ? rows - first : group_rows;
       const int inside = static_cast<int>(place - static_cast<long long>(first) * columns);
-      body(batch, (first + inside % deep) * height + static_cast<int>(pair.rank) * bm, inside / deep * BN);
+      body(batch, (first + inside % deep) * height + own, inside / deep * BN);
     }
   }
 
-  template <int BN, bool AK, bool BK, class A, class B, class D>
-  static __device__ void produce(A const& a, B const& b, D const& d, char* smem, ring<TmaTile<BN>::stages> pipe,
-                                 Pair pair) {
-    using Tile = TmaTile<BN>;
-    constexpr int skip = D::rank - 2, half_bytes = BN / 2 * bk * 2;
+  template <class Tile, bool AK, bool BK, class A, class B, class D>
+  static __device__ void produce(A const& a, B const& b, D const& d, char* smem, ring<Tile::stages> pipe,
+                                 halves exchange, Pair pair) {
+    constexpr int BN = Tile::bn, skip = D::rank - 2, half_bytes = BN / 2 * bk * 2;
     auto const oa = operand_of<0, 1>(a, 0);
     auto const ob = operand_of<1, 0>(b, 0);
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -164,18 +173,20 @@ struct TmaTier {
     make_tensor_map(maps[0], scratch[0], sa);
     make_tensor_map(maps[1], scratch[1], sb);
     if (lane == 0) {
-      unsigned position = 0;
-      const int steps = (oa.k + bk - 1) / bk;
+      unsigned position = 0, turn = 0;
+      const int all = (oa.k + bk - 1) / bk, begin = pair.first_step(all), end = pair.last_step(all);
       for_each_grouped<BN>(d, pair, [&](int batch, int row0, int column0) {
         const int za = sa.extent[2] > 1 ? batch : 0, zb = sb.extent[2] > 1 ? batch : 0;
-        for (int step = 0; step < steps; ++step, ++position) {
+        if (pair.halves && turn > 0) exchange.wait(turn - 1);
+        ++turn;
+        for (int step = begin; step < end; ++step, ++position) {
           const int slot = pipe.slot(position);
           mbarrier& arrived = pipe.slots.full[slot];
           pipe.slots.empty[slot].wait(pipe.parity(position) ^ 1u);
           arrived.arrive_expect(Tile::stage_bytes);
           char *const to = smem + slot * Tile::stage_bytes, *const columns = to + bm * bk * 2;
           fetch<AK, bm>(to, &maps[0], arrived, row0, step * bk, za);
-          if (pair.blocks == 2) {
+          if (pair.shares()) {
             const int half = static_cast<int>(pair.rank);
             fetch<BK, BN / 2>(columns + half * half_bytes, &maps[1], arrived, column0 + half * (BN / 2), step * bk, zb, 3);
           } else {
@@ -225,10 +236,10 @@ struct TmaTier {
     }
   }
 
-  template <int BN, bool AK, bool BK, class A, class B, class D, class Epilogue>
-  static __device__ void consume(A const& a, B const& b, D const& d, char* smem, ring<TmaTile<BN>::stages> pipe,
-                                 Pair pair, Epilogue const& epilogue) {
-    using Tile = TmaTile<BN>;
+  template <class Tile, bool AK, bool BK, class A, class B, class D, class Epilogue>
+  static __device__ void consume(A const& a, B const& b, D const& d, char* smem, ring<Tile::stages> pipe,
+                                 halves exchange, Pair pair, Epilogue const& epilogue) {
+    constexpr int BN = Tile::bn;
     using Atom = atom::wgmma<S, BN, AK ? atom::Major::k : atom::Major::outer, BK ? atom::Major::k : atom::Major::outer>;
     auto const oa = operand_of<0, 1>(a, 0);
     auto const ob = operand_of<1, 0>(b, 0);
@@ -237,15 +248,15 @@ struct TmaTier {
     const unsigned lane = static_cast<unsigned>(thread % 32);
     auto release = [&](unsigned position) {
       mbarrier& empty = pipe.slots.empty[pipe.slot(position)];
-      if (pair.blocks == 2) {
+      if (pair.shares()) {
         if (lane < 2) empty.arrive_at(lane);
       } else if (lane == 0) {
         empty.arrive();
       }
     };
-    float* const turn = reinterpret_cast<float*>(smem + stages_bytes + warp * turn_bytes);
-    const int steps = (oa.k + bk - 1) / bk;
-    unsigned position = 0;
+    float* const place = reinterpret_cast<float*>(smem + stages_bytes + warp * turn_bytes);
+    const int all = (oa.k + bk - 1) / bk, steps = pair.last_step(all) - pair.first_step(all);
+    unsigned position = 0, turn = 0;
     for_each_grouped<BN>(d, pair, [&](int batch, int row0, int column0) {
       float sum[BN / 2] = {};
       for (int step = 0; step < steps; ++step, ++position) {
@@ -264,31 +275,46 @@ struct TmaTier {
       atom::wgmma_wait<0>();
       atom::wgmma_fence_sums(sum);
       if (steps > 0) release(position - 1);
-      finish<BN>(sum, result_of(d, batch), row0 + group * 64, column0, oa.rows, ob.rows, turn, epilogue);
+      if constexpr (Tile::halves) {
+        if (pair.halves) {
+          const unsigned other = pair.rank ^ 1u;
+          if (lane == 0) exchange.open(other);
+          if (group != static_cast<int>(pair.rank)) {
+            exchange.send(sum, smem, other, thread % 128, turn++);
+            return;
+          }
+          exchange.receive(sum, smem, thread % 128, turn++);
+        }
+      }
+      finish<BN>(sum, result_of(d, batch), row0 + group * 64, column0, oa.rows, ob.rows, place, epilogue);
     });
   }
 
-  template <int BN, class A, class B, class D, class Epilogue>
+  template <class Tile, class A, class B, class D, class Epilogue>
   static __device__ void pipelined(A const& a, B const& b, D const& d, char* smem, Epilogue const& epilogue) {
     using OA = decltype(operand_of<0, 1>(a, 0));
     using OB = decltype(operand_of<1, 0>(b, 0));
-    using Ring = ring<TmaTile<BN>::stages>;
+    using Ring = ring<Tile::stages>;
     Ring pipe{*reinterpret_cast<typename Ring::storage*>(smem + barriers_at)};
+    const halves exchange{*reinterpret_cast<halves::storage*>(smem + barriers_at + sizeof(typename Ring::storage))};
+    static_assert(sizeof(typename Ring::storage) + sizeof(halves::storage) <= 128,
+                  "ops::matmul: the barriers take more memory than is set aside for them");
     const int thread = static_cast<int>(threadIdx.x);
-    const Pair pair = Pair::mine();
+    const Pair pair = Pair::mine(Tile::halves);
     if (thread == 0) {
-      pipe.init(warps * pair.blocks);
+      pipe.init(pair.shares() ? warps * 2 : warps);
+      exchange.init(warps);
       barrier_init_fence();
     }
     cluster_barrier();  // nobody arrives at a barrier, or fetches into a block, that is not ready
     if (thread < workers) {
-      consume<BN, OA::k_contiguous, OB::k_contiguous>(a, b, d, smem, pipe, pair, epilogue);
+      consume<Tile, OA::k_contiguous, OB::k_contiguous>(a, b, d, smem, pipe, exchange, pair, epilogue);
     } else {
-      produce<BN, OA::k_contiguous, OB::k_contiguous>(a, b, d, smem, pipe, pair);
+      produce<Tile, OA::k_contiguous, OB::k_contiguous>(a, b, d, smem, pipe, exchange, pair);
     }
     __syncwarp();
     cluster_barrier();  // the other block has made its last arrival here
-    if (thread == 0) pipe.retire();
+    if (thread == 0) pipe.retire(), exchange.retire();
     __syncthreads();
   }
 
@@ -303,28 +329,47 @@ struct TmaTier {
                          stdx::is_same_v<typename OA::value_type, S> && stdx::is_same_v<typename OB::value_type, S>;
     if constexpr (may) {
       if (readable<skip>(a, oa) && readable<skip>(b, ob)) {
-        pipelined<columns_for<D>()>(a, b, d, static_cast<char*>(workspace), epilogue);
+        pipelined<decltype(tile_for<A, D>())>(a, b, d, static_cast<char*>(workspace), epilogue);
         return;
       }
     }
     Fallback::run(a, b, d, workspace, epilogue);
   }
 
-  /// Columns of a tile: wide ones feed the tensor cores better, narrow ones keep all multiprocessors at work where
-  /// the result is small and its extents are static.
-  template <class D>
-  static __device__ constexpr int columns_for() {
+  /// The tile of a call. Wide tiles feed the tensor cores better, narrow ones keep all multiprocessors at work where the
+  /// result is small and its extents are static; where k is long besides, pairs take wide tiles by halves of k.
+  template <class A, class D>
+  static __device__ constexpr auto tile_for() {
     constexpr int skip = D::rank - 2;
     using M = decltype(cute::size<skip>(stdx::declval<typename D::layout_type>()));
     using N = decltype(cute::size<skip + 1>(stdx::declval<typename D::layout_type>()));
+    using K = decltype(cute::size<skip + 1>(stdx::declval<typename A::layout_type>()));
     if constexpr (cute::is_static<M>::value && cute::is_static<N>::value) {
-      constexpr long long processors = 132, rows = (M::value + bm - 1) / bm;
+      constexpr long long rows = (M::value + bm - 1) / bm;
       constexpr long long wide = rows * ((N::value + 255) / 256), narrow = rows * ((N::value + 127) / 128);
-      constexpr long long wide_time = (wide + processors - 1) / processors * 200;
-      constexpr long long narrow_time = (narrow + processors - 1) / processors * 108;
-      return wide_time <= narrow_time ? 256 : 128;
+      // In hundredths of a wide tile's time; bringing two halves together takes as long as some 300 of k.
+      constexpr long long wide_time = rounds(wide) * 100, narrow_time = rounds(narrow) * 58;
+      constexpr long long halves_time = rounds(2 * wide) * (50 + 30000 / static_extent<K>());
+      if constexpr (halves_time < wide_time && halves_time < narrow_time) {
+        return TmaTile<256, true>{};
+      } else if constexpr (wide_time <= narrow_time) {
+        return TmaTile<256>{};
+      } else {
+        return TmaTile<128>{};
+      }
     } else {
-      return 256;
+      return TmaTile<256>{};
+    }
+  }
+  /// How many times all multiprocessors take a tile.
+  static __device__ constexpr long long rounds(long long tiles) { return (tiles + 131) / 132; }
+  /// An extent where it is static and not 0, else 1.
+  template <class Extent>
+  static __device__ constexpr long long static_extent() {
+    if constexpr (cute::is_static<Extent>::value) {
+      return Extent::value > 1 ? Extent::value : 1;
+    } else {
+      return 1;
     }
   }
 };

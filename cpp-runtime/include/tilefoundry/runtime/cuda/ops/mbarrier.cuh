@@ -36,6 +36,25 @@ struct alignas(8) mbarrier {
         "r"(rank)
         : "memory");
   }
+  /// One arrival at the barrier of the same place in block `rank` of the cluster; what the calling thread wrote before,
+  /// there too, is visible to those who `wait_published`.
+  __device__ void publish_at(unsigned rank) {
+    asm volatile(
+        "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" ::"r"(address()),
+        "r"(rank)
+        : "memory");
+  }
+  /// `wait` for a phase whose arrivals came by `publish_at`.
+  __device__ void wait_published(unsigned parity) {
+    unsigned done = 0;
+    while (done == 0)
+      asm volatile(
+          "{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+          : "=r"(done)
+          : "r"(address()), "r"(parity)
+          : "memory");
+  }
   /// One arrival that also makes the phase wait for `bytes` bytes of bulk copies.
   __device__ void arrive_expect(unsigned bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
