@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilefoundry.codegen.cpu.host_steps import LoopSteps, Step, kernels_of
 from tilefoundry.codegen.cpu.schedule import KernelSpec
 from tilefoundry.codegen.cpu.schedule.whole import inputs_of
 from tilefoundry.ir.core.expr import Bind, Call, Var
-from tilefoundry.ir.tir import Let, Load, TirStmt
+from tilefoundry.ir.tir import Let, Load
 from tilefoundry.ir.types import TensorType
 
 __all__ = ["INPLACE", "inplace_pairs", "touched"]
@@ -19,7 +20,7 @@ _WINDOW_OPS = frozenset({"insert_slice", "cache_update", "index_copy"})
 
 
 def inplace_pairs(
-    steps: Sequence[KernelSpec | TirStmt], inputs: Sequence[Var], outputs: Sequence[Var]
+    steps: Sequence[Step], inputs: Sequence[Var], outputs: Sequence[Var]
 ) -> tuple[tuple[int, int], ...]:
     """(index among ``outputs``, index among ``inputs``) of the host's ``steps``.
 
@@ -38,8 +39,10 @@ def inplace_pairs(
     return tuple(found)
 
 
-def touched(step: KernelSpec | TirStmt) -> list[str]:
+def touched(step: Step) -> list[str]:
     """Buffers that a step of the host reads or writes."""
+    if isinstance(step, LoopSteps):
+        return list(dict.fromkeys(buffer for inner in kernels_of(step) for buffer in touched(inner)))
     if isinstance(step, KernelSpec):
         return [view.buffer for view in (*step.inputs, *step.outputs)]
     if isinstance(step, Let) and isinstance(step.value, Load):
@@ -47,15 +50,20 @@ def touched(step: KernelSpec | TirStmt) -> list[str]:
     return []
 
 
-def _writes(step: KernelSpec | TirStmt, buffer: str) -> bool:
-    return isinstance(step, KernelSpec) and any(view.buffer == buffer for view in step.outputs)
+def _writes(step: Step, buffer: str) -> bool:
+    return any(
+        isinstance(inner, KernelSpec) and any(view.buffer == buffer for view in inner.outputs)
+        for inner in kernels_of(step)
+    )
 
 
-def _source(step: KernelSpec | TirStmt, output: Var) -> str | None:
+def _source(step: Step, output: Var) -> str | None:
     """The buffer that the window is put into, where ``step`` makes all of ``output`` from all of it."""
-    assert isinstance(step, KernelSpec)
-    first = step.function.stmts()[0]
-    call = first.value if isinstance(first, Bind) else None
+    if not isinstance(step, KernelSpec):
+        return None  # a loop puts windows in one by one
+    # The kernel may be placed: its work then lies in the scope of its mesh.
+    first = next((stmt for stmt in step.function.stmts() if isinstance(stmt, Bind)), None)
+    call = first.value if first is not None else None
     if not isinstance(call, Call) or call.op.name not in _WINDOW_OPS:
         return None
     into, *others = inputs_of(call, step)
