@@ -13,7 +13,7 @@ from .. import seam
 from ..carriers import hostmemory
 from ..carriers.base import Carrier
 from ..carriers.torch_storage import TorchStorage, plain_torch
-from . import parallel
+from . import driver, parallel
 from .captures import beside_captures
 from .cuda_lanes import SLOT, SLOTS, Lane, NothingLeft
 from .pool import checkpoint
@@ -90,10 +90,24 @@ def fill(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> Non
             event.synchronize()
             for at, piece in load:
                 _read(source, piece, buffer, at)
-            with torch.cuda.stream(on.stream):
-                for at, device, nbytes in spans(load, 1):
-                    goal[device : device + nbytes].copy_(buffer[at : at + nbytes], non_blocking=True)
-                event.record(on.stream)
+            for at, device, nbytes in spans(load, 1):
+                _queue(goal, device, buffer, at, nbytes, on)
+            event.record(on.stream)
+
+
+def _queue(
+    target: torch.Tensor, target_at: int, source: torch.Tensor, source_at: int, nbytes: int, on: Lane
+) -> None:
+    """One copy between a buffer and the device, on the lane."""
+    import torch
+
+    if driver.is_there():
+        driver.copy(target.data_ptr() + target_at, source.data_ptr() + source_at, nbytes, on.stream)
+        return
+    with torch.cuda.stream(on.stream):
+        target[target_at : target_at + nbytes].copy_(
+            source[source_at : source_at + nbytes], non_blocking=True
+        )
 
 
 def _read(source: Carrier, piece: Run, buffer: torch.Tensor, at: int) -> None:
@@ -116,10 +130,9 @@ def drain(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> No
             if len(flying) == SLOTS:
                 _write(target, ring, *flying.pop(0))
             buffer, event = ring[k % SLOTS]
-            with torch.cuda.stream(on.stream):
-                for at, device, nbytes in spans(load, 0):
-                    buffer[at : at + nbytes].copy_(origin[device : device + nbytes], non_blocking=True)
-                event.record(on.stream)
+            for at, device, nbytes in spans(load, 0):
+                _queue(buffer, at, origin, device, nbytes, on)
+            event.record(on.stream)
             flying.append((k % SLOTS, load))
         for item in flying:
             _write(target, ring, *item)
