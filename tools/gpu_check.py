@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Semaphore
 
 ROOT = Path(__file__).resolve().parent.parent
 CPP = ROOT / "cpp-runtime"
@@ -38,6 +39,8 @@ ARCH = {
     "sm_75": ["-gencode=arch=compute_75,code=compute_75"],
 }
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
+# Processes that share the GPU: with many more, each waits for its turn at every call.
+GPU = Semaphore(6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +177,16 @@ def build(items: Iterable[Program], folder: Path, sources: Path, jobs: int) -> d
 def sanitized(program: Program, tool: str, folder: Path) -> Result:
     """One program under one compute-sanitizer tool, with small problems."""
     command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", str(folder / program.name)]
-    return run(f"{tool} {program.name}", command, timeout=180, env={"TILEFOUNDRY_QUICK": "1"})
+    with GPU:
+        return run(f"{tool} {program.name}", command, timeout=180, env={"TILEFOUNDRY_QUICK": "1"})
 
 
 def check_program(program: Program, options: argparse.Namespace, folder: Path) -> list[Result]:
     """Build one C++ test program, run it, then run it under the asked-for sanitizers."""
     results = list(build([program], folder, CPP / "tests" / "gpu", 1).values())
     if results[0].ok:
-        results.append(run(f"run {program.name}", [str(folder / program.name)], timeout=120))
+        with GPU:
+            results.append(run(f"run {program.name}", [str(folder / program.name)], timeout=120))
         with ThreadPoolExecutor(2) as pool:
             tools = options.sanitize if program.sanitize else []
             results += pool.map(lambda tool: sanitized(program, tool, folder), tools)
