@@ -58,9 +58,7 @@ class Node:
     def validate(self) -> None:
         """Raise RuntimeError if backward cannot run: freed, or a saved value changed. Changes nothing."""
         if self._vjp is None:
-            raise RuntimeError(
-                f"backward of {self.name}: its graph was freed by an earlier backward; pass retain_graph=True to that"
-            )
+            raise self.freed_earlier()
         for saved in self._saved:
             saved.validate(self.name)
         if self._prepare is not None:
@@ -69,14 +67,22 @@ class Node:
     def apply(self, gradient: Tensor) -> Sequence[Tensor | None]:
         """The gradients of the inputs."""
         if self._vjp is None:
-            raise RuntimeError(
-                f"backward of {self.name}: its graph was freed meanwhile; pass retain_graph=True"
-            )
+            raise self.freed_meanwhile()
         return self._vjp(gradient)
 
     def free(self) -> None:
         """Let go of everything saved."""
         self._vjp, self._saved, self._prepare = None, (), None
+
+    def freed_earlier(self) -> RuntimeError:
+        """What to raise where a backward before this one has freed the graph."""
+        return RuntimeError(
+            f"backward of {self.name}: its graph was freed by an earlier backward; pass retain_graph=True to that"
+        )
+
+    def freed_meanwhile(self) -> RuntimeError:
+        """What to raise where another backward frees the graph under this one."""
+        return RuntimeError(f"backward of {self.name}: its graph was freed meanwhile; pass retain_graph=True")
 
     def __repr__(self) -> str:
         return f"<{self.name} of {len(self._inputs)} input(s)>"
