@@ -43,6 +43,19 @@ CUTE_HOST_DEVICE void store_streaming(P* to, P const& pack) {
   *to = pack;
 }
 
+/// Read a pack here and not behind the next barrier, where the compiler would put a plain read that is used only there.
+template <class P>
+CUTE_HOST_DEVICE P load_early(P const* from) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(P) == 16) {
+    P out;
+    *reinterpret_cast<uint4*>(&out) = __ldca(reinterpret_cast<uint4 const*>(from));
+    return out;
+  }
+#endif
+  return *from;
+}
+
 /// Keep a pack of small elements in its registers as it is: what was computed from it before is computed again, which
 /// takes fewer registers than holding it.
 template <class T, int N>

@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_flat_bf16_k0_silu_mul(c
             const f32 v1 = v0 * u_at;
             pack2_.value[slot] = convert<bf16>(v1);
           }
-          detail::store_streaming(reinterpret_cast<detail::Pack<bf16, V_>*>(output + first), pack2_);
+          *reinterpret_cast<detail::Pack<bf16, V_>*>(output + first) = pack2_;
         }
       }
     }
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_flat_bf16_k0_silu_mul(c
             const f32 v1 = v0 * u_at;
             pack2_.value[slot] = convert<bf16>(v1);
           }
-          detail::store_streaming(reinterpret_cast<detail::Pack<bf16, V_>*>(output + first), pack2_);
+          *reinterpret_cast<detail::Pack<bf16, V_>*>(output + first) = pack2_;
         }
       }
     }

@@ -45,8 +45,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_gather_k0_index_select_
           pack2_.value[slot] = v1;
         }
         if (live) {
-          detail::store_streaming(reinterpret_cast<detail::Pack<f32,
-              V_>*>(output + M * i_2 * 16 + first + i * 16), pack2_);
+          *reinterpret_cast<detail::Pack<f32, V_>*>(output + M * i_2 * 16 + first + i * 16) = pack2_;
         }
       }
     }
@@ -68,8 +67,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_gather_k0_index_select_
           pack2_.value[slot] = v1;
         }
         if (live) {
-          detail::store_streaming(reinterpret_cast<detail::Pack<f32,
-              V_>*>(output + M * i_2 * 16 + first + i * 16), pack2_);
+          *reinterpret_cast<detail::Pack<f32, V_>*>(output + M * i_2 * 16 + first + i * 16) = pack2_;
         }
       }
     }

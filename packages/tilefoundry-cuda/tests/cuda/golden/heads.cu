@@ -38,8 +38,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_heads_k0_matmul(const f
       const f32 v3_sum = f32(sums_.value[slot]);
       pack0_.value[slot] = v3_sum;
     }
-    detail::store_streaming(reinterpret_cast<detail::Pack<f32,
-        V_>*>(v3 + M * M * i + M * M * i_2 * 3 + M * row + first), pack0_);
+    *reinterpret_cast<detail::Pack<f32, V_>*>(v3 + M * M * i + M * M * i_2 * 3 + M * row + first) = pack0_;
   };
   const bool wide_ = detail::is_aligned<16>(v3) && (M * M * 3) % 4 == 0 && (M * M) % 4 == 0 && (M) % 4 == 0;
   ops::matmul(a_, b_, place_, workspace_, ops::make_packed_epilogue<4>(store_, wide_));
@@ -169,8 +168,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_heads_k2_matmul(const f
       const f32 v5_sum = f32(sums_.value[slot]);
       pack0_.value[slot] = v5_sum;
     }
-    detail::store_streaming(reinterpret_cast<detail::Pack<f32,
-        V_>*>(output + M * i_2 * 24 + first + i * 8 + row * 24), pack0_);
+    *reinterpret_cast<detail::Pack<f32, V_>*>(output + M * i_2 * 24 + first + i * 8 + row * 24) = pack0_;
   };
   const bool wide_ = detail::is_aligned<16>(output) && (M * 24) % 4 == 0;
   ops::matmul(a_, b_, place_, workspace_, ops::make_packed_epilogue<4>(store_, wide_));

@@ -41,7 +41,7 @@ extern "C" __global__ void TILEFOUNDRY_PAIRED_BLOCKS __launch_bounds__(288)
       const f32 v3 = v1_sum * v2;
       pack1_.value[slot] = convert<bf16>(v3);
     }
-    detail::store_streaming(reinterpret_cast<detail::Pack<bf16, V_>*>(output + first + row * 256), pack1_);
+    *reinterpret_cast<detail::Pack<bf16, V_>*>(output + first + row * 256) = pack1_;
   };
   const bool wide_ = detail::is_aligned<16>(gate) && detail::is_aligned<16>(output);
   ops::matmul(a_, b_, place_, workspace_, ops::make_packed_epilogue<8>(store_, wide_));

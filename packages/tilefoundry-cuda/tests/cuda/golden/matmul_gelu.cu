@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_matmul_gelu_k0_matmul_g
       const f32 v2 = ops::gelu_tanh_op{}(v1);
       pack1_.value[slot] = v2;
     }
-    detail::store_streaming(reinterpret_cast<detail::Pack<f32, V_>*>(output + M * row + first), pack1_);
+    *reinterpret_cast<detail::Pack<f32, V_>*>(output + M * row + first) = pack1_;
   };
   const bool wide_ = detail::is_aligned<16>(b) && detail::is_aligned<16>(output) && (M) % 4 == 0;
   ops::matmul(a_, b_, place_, workspace_, ops::make_packed_epilogue<4>(store_, wide_));

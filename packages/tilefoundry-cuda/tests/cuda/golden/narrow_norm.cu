@@ -29,10 +29,12 @@ extern "C" __global__ void __launch_bounds__(256) kernel_narrow_norm_k0_square_r
         16;
     f32 mean_square_total = ops::sum_op::identity<f32>();
     detail::Pack<bf16, V_> pack0_[8 / V_];
+    detail::Pack<bf16, V_> pack1_[8 / V_];
     CUTE_UNROLL
     for (int piece_ = 0; piece_ < 8 / V_; ++piece_) {
       const index_t first = (piece_ * 16 + lane) * V_;
       pack0_[piece_] = *reinterpret_cast<detail::Pack<bf16, V_> const*>(x + first + item * 128);
+      pack1_[piece_] = detail::load_early(reinterpret_cast<detail::Pack<bf16, V_> const*>(w + first));
     }
     CUTE_UNROLL
     for (int piece_ = 0; piece_ < 8 / V_; ++piece_) {
@@ -69,8 +71,6 @@ extern "C" __global__ void __launch_bounds__(256) kernel_narrow_norm_k0_square_r
     CUTE_UNROLL
     for (int piece_ = 0; piece_ < 8 / V_; ++piece_) {
       const index_t first = (piece_ * 16 + lane) * V_;
-      detail::Pack<bf16, V_> pack1_;
-      pack1_ = *reinterpret_cast<detail::Pack<bf16, V_> const*>(w + first);
       detail::Pack<bf16, V_> pack2_;
       CUTE_UNROLL
       for (int slot = 0; slot < V_; ++slot) {
@@ -78,13 +78,13 @@ extern "C" __global__ void __launch_bounds__(256) kernel_narrow_norm_k0_square_r
         const f32 x_at_2 = widen(pack0_[piece_].value[slot]);
         const f32 wide_2 = convert<f32>(x_at_2);
         const f32 row = wide_2 * scale;
-        const f32 w_at = widen(pack1_.value[slot]);
+        const f32 w_at = widen(pack1_[piece_].value[slot]);
         const f32 wide_2_2 = convert<f32>(w_at);
         const f32 row_2 = row * wide_2_2;
         const f32 v0 = widen(convert<bf16>(row_2));
         pack2_.value[slot] = convert<bf16>(row_2);
       }
-      detail::store_streaming(reinterpret_cast<detail::Pack<bf16, V_>*>(output + first + item * 128), pack2_);
+      *reinterpret_cast<detail::Pack<bf16, V_>*>(output + first + item * 128) = pack2_;
     }
   };
   if (detail::is_aligned<16>(x) && detail::is_aligned<16>(w) && detail::is_aligned<16>(output)) {

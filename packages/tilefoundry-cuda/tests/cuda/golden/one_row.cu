@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_one_row_k0_matmul(const
       const f32 v1_sum = f32(sums_.value[slot]);
       pack0_.value[slot] = convert<bf16>(v1_sum);
     }
-    detail::store_streaming(reinterpret_cast<detail::Pack<bf16, V_>*>(output + first), pack0_);
+    *reinterpret_cast<detail::Pack<bf16, V_>*>(output + first) = pack0_;
   };
   const bool wide_ = detail::is_aligned<16>(output);
   ops::matmul(a_, b_, place_, workspace_, ops::make_packed_epilogue<8>(store_, wide_));

@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_pointwise_k0_exp_mul_ad
             const f32 v2 = v1 * 0.5f;
             pack2_.value[slot] = v2;
           }
-          detail::store_streaming(reinterpret_cast<detail::Pack<f32, V_>*>(output + M * i_2 + first), pack2_);
+          *reinterpret_cast<detail::Pack<f32, V_>*>(output + M * i_2 + first) = pack2_;
         }
       }
     }
@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_pointwise_k0_exp_mul_ad
             const f32 v2 = v1 * 0.5f;
             pack2_.value[slot] = v2;
           }
-          detail::store_streaming(reinterpret_cast<detail::Pack<f32, V_>*>(output + M * i_2 + first), pack2_);
+          *reinterpret_cast<detail::Pack<f32, V_>*>(output + M * i_2 + first) = pack2_;
         }
       }
     }

@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_several_k2_neg(const i3
             const i32 v2 = ops::neg_op{}(x_at);
             pack1_.value[slot] = v2;
           }
-          detail::store_streaming(reinterpret_cast<detail::Pack<i32, V_>*>(output2 + first), pack1_);
+          *reinterpret_cast<detail::Pack<i32, V_>*>(output2 + first) = pack1_;
         }
       }
     }
@@ -162,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_several_k2_neg(const i3
             const i32 v2 = ops::neg_op{}(x_at);
             pack1_.value[slot] = v2;
           }
-          detail::store_streaming(reinterpret_cast<detail::Pack<i32, V_>*>(output2 + first), pack1_);
+          *reinterpret_cast<detail::Pack<i32, V_>*>(output2 + first) = pack1_;
         }
       }
     }

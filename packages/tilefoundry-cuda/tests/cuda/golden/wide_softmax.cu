@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(512) kernel_wide_softmax_k0_reduce_
         const f32 v0 = widen(convert<bf16>(row));
         pack1_.value[slot] = convert<bf16>(row);
       }
-      detail::store_streaming(reinterpret_cast<detail::Pack<bf16, V_>*>(output + first + item * 32768), pack1_);
+      *reinterpret_cast<detail::Pack<bf16, V_>*>(output + first + item * 32768) = pack1_;
     }
   };
   if (detail::is_aligned<16>(x) && detail::is_aligned<16>(output)) {

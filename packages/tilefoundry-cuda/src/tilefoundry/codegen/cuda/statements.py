@@ -82,6 +82,7 @@ class Packs:
         again: later loops use the packs of this one, which stay in registers.
         held: packs of earlier loops that this one uses.
         staged: packs for later loops lie in shared memory, each thread's where no other reads.
+        ahead: packs of later loops, read with the first of this one.
         rereads: the last of several loops over the same memory, which the caches may forget after it.
     """
 
@@ -101,6 +102,7 @@ class Packs:
     again: bool = False
     held: tuple[Var, ...] = ()
     staged: bool = False
+    ahead: tuple[Pack, ...] = ()
     rereads: bool = False
 
     @property

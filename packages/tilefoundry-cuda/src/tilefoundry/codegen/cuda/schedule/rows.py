@@ -14,6 +14,7 @@ from tilefoundry.codegen.cpu.schedule.phases import (
 )
 from tilefoundry.codegen.cpu.schedule.plan import Loop, Plan
 from tilefoundry.codegen.cpu.schedule.scope import Scope, as_index, buffer_var, index_var
+from tilefoundry.codegen.cuda.schedule.ahead import loads_ahead
 from tilefoundry.codegen.cuda.schedule.blocks import Block, dim_of
 from tilefoundry.codegen.cuda.schedule.geometry import Geometry
 from tilefoundry.codegen.cuda.schedule.instances import Placement
@@ -111,6 +112,7 @@ class _Passes:
         self._reserve()
         for phase in range(self._phase_count()):
             self._pass(phase)
+        self.row.stmts[:] = loads_ahead(self.row.stmts)
         self._row_stores()
 
     def wide(self, stmts: list[TirStmt], narrow: Sequence[TirStmt] = ()) -> Any:

@@ -180,7 +180,8 @@ class DeviceEmitter(StatementEmitter):
             self.out.line("CUTE_UNROLL")
             self.out.line(f"for (auto& held_ : {_register_name(var)}) detail::stay_packed(held_);")
         first = [pack for pack in stmt.loads if pack.once]
-        for pack in first:
+        early = (*first, *stmt.ahead)
+        for pack in early:
             self._register(pack, "[piece_].value")
             self.out.line(f"{self._pack_type(pack)} {_pack_name(pack)}[{elements} / V_];")
         if first:
@@ -190,6 +191,10 @@ class DeviceEmitter(StatementEmitter):
                 with _Guarded(self, stmt):
                     for pack in first:
                         self._load(pack, "[piece_]")
+                    for pack in stmt.ahead:
+                        self.out.line(
+                            f"{_pack_name(pack)}[piece_] = detail::load_early({self._source(pack)});"
+                        )
         self.out.line("CUTE_UNROLL")
         self._pieces_one_by_one(stmt, elements, [pack for pack in stmt.loads if pack not in first])
 
@@ -287,7 +292,11 @@ class DeviceEmitter(StatementEmitter):
             kind = self._pack_type(pack)
             place = f"reinterpret_cast<{kind}*>({self.name(pack.buffer)} + {self.dim(pack.index)})"
             own = _pack_name(pack)
-            self.out.line(f"detail::store_streaming({place}, {own});" if pack.once else f"*{place} = {own};")
+            self.out.line(
+                f"detail::store_streaming({place}, {own});"
+                if pack.once and self._rereads
+                else f"*{place} = {own};"
+            )
 
     def _register(self, pack: Pack, suffix: str) -> None:
         assert isinstance(self.names, dict)
