@@ -18,6 +18,8 @@ TESTS = [
     (test_reductions.test_argmax_and_topk, ()),
     (test_moves.test_windows_with_values, ()),
     (test_elementwise.test_creation, ()),
+    (test_elementwise.test_casts, ("f32",)),
+    (test_products.test_quant, ("fp8e4m3",)),
     (test_products.test_attention, ("bf16",)),
     (test_products.test_rope_grouped_matmul_and_convolution, ("f32",)),
 ]
