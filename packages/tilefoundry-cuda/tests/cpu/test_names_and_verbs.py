@@ -160,24 +160,12 @@ def placed(x: Tensor[(2, 12), "f32"]) -> Tensor[(2, 12), "f32"]:
         return tf.reshape(tf.reshard(tf.exp(own) + own, (2, 12), "gmem"), (2, 12))
 
 
-@func
-def endless(x: Tensor[(H, 4), "f32"]) -> Tensor[(4,), "f32"]:
-    total = x[0, :]
-    for i in range(H):
-        total = total + x[i, :]
-    return total
-
-
 @pytest.mark.spec("refused.by-name")
 def test_what_the_target_cannot_do_is_refused_by_name():
     with pytest.raises(
         UnsupportedError, match=r"own = tf\.local.*compile for cuda, or write the computation on"
     ):
         lower(per_instance, target="cpu")
-    with pytest.raises(
-        UnsupportedError, match=r"loop over i .*a static range of at most 256 turns, or whole-"
-    ):
-        lower(endless, target="cpu")
 
 
 @pytest.mark.spec("placement.erased")

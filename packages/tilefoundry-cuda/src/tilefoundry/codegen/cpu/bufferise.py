@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tilefoundry.codegen.cpu.copies import copy_kernel, literal_kernel
+from tilefoundry.codegen.cpu.copies import copy_kernel, index_kernel, literal_kernel
+from tilefoundry.codegen.cpu.host_steps import (
+    LoopSteps,
+    Step,
+    map_kernel_steps,
+    renamed,
+    smaller,
+    window_check,
+)
 from tilefoundry.codegen.cpu.inplace import INPLACE, inplace_pairs, touched
+from tilefoundry.codegen.cpu.orders import atoms_of, wanted_orders
 from tilefoundry.codegen.cpu.schedule import KernelSpec, schedule
 from tilefoundry.codegen.cpu.schedule.whole import DENSE_OPERANDS
 from tilefoundry.codegen.cpu.slab import Lifetime, plan_slots
-from tilefoundry.codegen.cpu.views import View, contiguous_strides
-from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, Constant, FunctionCall, Var
+from tilefoundry.codegen.cpu.views import View, contiguous_strides, split_view
+from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, Constant, For, FunctionCall, Stmt, Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import LoweringError
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.passes import PARAM_PATHS, Names, is_solvable
-from tilefoundry.ir.tir import Abort, DispatchCall, IndexValue, Launch, Let, Load, PrimFunction, Slab, TirStmt
-from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, TupleType, dim_vars, scalar
+from tilefoundry.ir.tir import DispatchCall, IndexValue, Launch, Let, Load, PrimFunction, Slab, TirStmt
+from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, TupleType, dim_vars, scalar, substitute
 from tilefoundry.ir.types.dim import product
 
 __all__ = ["Bufferise", "output_params"]
@@ -69,8 +78,7 @@ def output_params(entry: Function) -> tuple[Var, ...]:
 
 
 def _all_dims(entry: Function) -> tuple[DimVar, ...]:
-    found = dict.fromkeys(entry.dim_vars())
-    return tuple(found)
+    return entry.dim_vars()
 
 
 def _check_dims(module: Module, entry: Function) -> None:
@@ -118,21 +126,94 @@ class _Host:
     views: dict[str, View | tuple[View, ...]] = field(default_factory=dict)
     sizes: dict[str, Dim] = field(default_factory=dict)
     dtypes: dict[str, DType] = field(default_factory=dict)
-    steps: list[KernelSpec | TirStmt] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     perms: dict[str, tuple[int, ...]] = field(default_factory=dict)
     inplace: tuple[tuple[int, int], ...] = ()
+    whole: dict[str, Dim] = field(default_factory=dict)
+    inside: set[str] = field(default_factory=set)
 
     def lower(self, block: Block) -> tuple[TirStmt, ...]:
         """The statements of the host."""
         for param in self.entry.params:
             assert isinstance(param.type, TensorType)
             self.views[param.name] = View.dense(param.name, param.type.dtype, param.type.shape)
-        self.perms = _wanted_orders(block)
+        self.perms = wanted_orders(block)
         for stmt in block.stmts:
-            assert isinstance(stmt, Bind)
-            self._bind(stmt)
+            self._stmt(stmt)
         homes = self._place_results(block.results)
         return self._statements(homes)
+
+    def _stmt(self, stmt: Stmt) -> None:
+        if isinstance(stmt, For):
+            self._loop(stmt)
+        else:
+            assert isinstance(stmt, Bind)
+            self._bind(stmt)
+
+    def _loop(self, loop: For) -> None:
+        """Each carried value has a buffer: what it begins with is copied there, and after each turn what comes next."""
+        states: list[View] = []
+        for carry in loop.carries:
+            assert isinstance(carry.inner.type, TensorType)
+            state = self._fresh(carry.inner.name, carry.inner.type)
+            self._move(carry.initial, state)
+            self.views[carry.inner.name] = self.views[carry.result.name] = state
+            states.append(state)
+        outside, self.steps = self.steps, []
+        self.inside.add(loop.index.name)
+        self.names.fresh(loop.index.name)
+        self._window(loop)
+        self._index(loop)
+        for stmt in loop.body.stmts:
+            self._stmt(stmt)
+        self._carry(loop.body.results, states)
+        self.inside.discard(loop.index.name)
+        index = DimVar(loop.index.name, 0, 2**62)
+        body, self.steps = tuple(self.steps), outside
+        self.steps.append(
+            LoopSteps(Var(scalar(DType.i64), index.name), loop.start, loop.stop, loop.step, body)
+        )
+
+    def _window(self, loop: For) -> None:
+        """The extent of a tile that the edge may cut, as a number of the turn; memory is laid out for a whole tile."""
+        if loop.window is None:
+            return
+        self.whole[loop.window.name] = loop.step
+        self.names.fresh(loop.window.name)
+        left = loop.stop - DimVar(loop.index.name, 0, 2**62)
+        self.steps.append(Let(Var(scalar(DType.i64), loop.window.name), smaller(loop.step, left)))
+
+    def _index(self, loop: For) -> None:
+        """Where the index is a value that some kernel reads, memory that holds it."""
+        if not any(isinstance(atom, Var) and atom.name == loop.index.name for atom in atoms_of(loop.body)):
+            return
+        held = self._fresh(f"{loop.index.name}_value", TensorType((1,), DType.i64))
+        self.steps.append(index_kernel(self.names.fresh(f"{loop.index.name}_index"), loop.index.name, held))
+        found = held.reshape(())
+        assert found is not None
+        self.views[loop.index.name] = found
+
+    def _carry(self, results: tuple[Atom, ...], states: list[View]) -> None:
+        """The next values into their buffers; one that lies in such a buffer is moved out before any is written."""
+        held = {state.buffer for state in states}
+        moves: list[tuple[Atom | View, View]] = []
+        for atom, state in zip(results, states, strict=True):
+            source = atom if isinstance(atom, Constant) else self._operand(atom)
+            if source == state:
+                continue
+            if isinstance(source, View) and source.buffer in held:
+                source = self._copied(f"{state.buffer}_next", source)
+            moves.append((source, state))
+        for source, state in moves:
+            self._move(source, state)
+
+    def _move(self, source: Atom | View, target: View) -> None:
+        name = self.names.fresh(f"{target.buffer}_set")
+        if isinstance(source, Constant):
+            self.steps.append(literal_kernel(name, source, target))
+        else:
+            view = source if isinstance(source, View) else self._operand(source)
+            self.steps.append(copy_kernel(name, view, target))
 
     def _bind(self, bind: Bind) -> None:
         if isinstance(bind.value, FunctionCall):
@@ -164,10 +245,16 @@ class _Host:
     def _fresh(self, name: str, type_: TensorType) -> View:
         """A new buffer for a kernel's result, in the order that its reader wants."""
         buffer = self.names.fresh(name)
-        self.sizes[buffer] = type_.size
+        size = type_.size if isinstance(type_.size, int) else substitute(type_.size, self.whole)
+        changing = [var.name for var in dim_vars(size) if var.name in self.inside]
+        if changing:
+            raise LoweringError(
+                f"{self.entry.name}: {name}: {type_} is as large as {changing[0]} says, another size in every turn of "
+                "the loop; give it a size that does not change, and mask or slice what a turn needs"
+            )
+        self.sizes[buffer] = size
         self.dtypes[buffer] = type_.dtype
-        view = View.dense(buffer, type_.dtype, type_.shape)
-        perm = self.perms.get(name)
+        view, perm = View.dense(buffer, type_.dtype, type_.shape), self.perms.get(name)
         if perm is None:
             return view
         stored = contiguous_strides(tuple(type_.shape[axis] for axis in perm))
@@ -194,7 +281,7 @@ class _Host:
         if call.op.name == "slice":
             return self._slice(name, view, call)
         if call.op.name == "split":
-            return _split(view, call.attr("axis"), call.attr("num_splits"))
+            return split_view(view, call.attr("axis"), call.attr("num_splits"))
         if call.op.name == "reshape":
             return self._reshape(name, view, call.attr("new_shape"))
         return view
@@ -232,7 +319,7 @@ class _Host:
             Let(target, Load.of(Var(TensorType((), source.dtype), source.buffer), source.offset))
         )
         self.steps.append(
-            _window_check(target, view.shape[axis], call.attr("sizes")[axis], call.attr("strides")[axis])
+            window_check(target, view.shape[axis], call.attr("sizes")[axis], call.attr("strides")[axis])
         )
         return DimVar(target.name, 0, 2**62)
 
@@ -261,15 +348,19 @@ class _Host:
         self.steps.append(literal_kernel(self.names.fresh(f"{param.name}_literal"), value, target))
 
     def _statements(self, homes: dict[str, str]) -> tuple[TirStmt, ...]:
-        steps = [_renamed(step, homes) for step in self.steps]
+        steps = [map_kernel_steps(step, lambda one: renamed(one, homes)) for step in self.steps]
         self.inplace = inplace_pairs(steps, self.entry.params, self.outputs)
         slab = self._slab(steps, homes)
         out: list[TirStmt] = [slab] if slab.slots else []
-        for step in steps:
-            out.append(self._emit(step) if isinstance(step, KernelSpec) else step)
+        out += map(self._statement, steps)
         return tuple(out)
 
-    def _slab(self, steps: list[KernelSpec | TirStmt], homes: dict[str, str]) -> Slab:
+    def _statement(self, step: Step) -> TirStmt:
+        if isinstance(step, LoopSteps):
+            return step.statement(tuple(map(self._statement, step.steps)))
+        return self._emit(step) if isinstance(step, KernelSpec) else step
+
+    def _slab(self, steps: list[Step], homes: dict[str, str]) -> Slab:
         lives: dict[str, Lifetime] = {}
         for i, step in enumerate(steps):
             for buffer in touched(step):
@@ -298,80 +389,10 @@ def _wants_dense(callee: Function, position: int) -> bool:
         return False
     call = stmts[0].value
     wanted = DENSE_OPERANDS.get(call.op.name, ())
-    return any(call.args[i] == _plain(callee.params[position]) for i in wanted if i < len(call.args))
-
-
-def _plain(param: Var) -> Var:
-    return Var(param.type, param.name)
+    return any(
+        call.args[i] == replace(callee.params[position], is_const=False) for i in wanted if i < len(call.args)
+    )
 
 
 def _dim(param: Var) -> DimVar:
     return DimVar(param.name, 0, 2**62)
-
-
-def _wanted_orders(block: Block) -> dict[str, tuple[int, ...]]:
-    """Value -> axis order in which its one reader, a transpose, would find it dense; the last axis stays last."""
-    readers: dict[str, list[Call | None]] = {}
-    for stmt in block.stmts:
-        assert isinstance(stmt, Bind)
-        for arg in stmt.value.args:
-            if isinstance(arg, Var):
-                readers.setdefault(arg.name, []).append(stmt.value if isinstance(stmt.value, Call) else None)
-    for atom in block.results:
-        if isinstance(atom, Var):
-            readers.setdefault(atom.name, []).append(None)
-    orders: dict[str, tuple[int, ...]] = {}
-    for name, calls in readers.items():
-        call = calls[0]
-        if len(calls) == 1 and call is not None and call.op.name == "transpose":
-            perm = call.attr("perm")
-            if perm and perm[-1] == len(perm) - 1:
-                orders[name] = perm
-    return orders
-
-
-def _split(view: View, axis: int, parts: int) -> tuple[View, ...]:
-    sizes = list(view.shape)
-    sizes[axis] = view.shape[axis] // parts
-    steps = (1,) * len(sizes)
-    starts = [[0] * len(sizes) for _ in range(parts)]
-    out = []
-    for i, start in enumerate(starts):
-        at: list[Dim] = list(start)
-        at[axis] = product((i, sizes[axis]))
-        out.append(view.slice(tuple(at), tuple(sizes), steps))
-    return tuple(out)
-
-
-def _window_check(start: Var, extent: Dim, size: Dim, stride: int) -> Abort:
-    from tilefoundry.ir.tir import Apply
-
-    boolean = scalar(DType.bool_)
-    last = extent - (size - 1) * stride - 1
-    low = Apply(boolean, "cmp_lt", (start, IndexValue.of(0)))
-    high = Apply(boolean, "cmp_gt", (start, IndexValue.of(last)))
-    return Abort(
-        Apply(boolean, "logical_or", (low, high)),
-        "ValueError",
-        f"tf.slice: the start {start.name} leaves its axis",
-    )
-
-
-def _renamed(step: KernelSpec | TirStmt, homes: dict[str, str]) -> KernelSpec | TirStmt:
-    if isinstance(step, KernelSpec):
-        return KernelSpec(
-            step.function,
-            tuple(replace(v, buffer=homes.get(v.buffer, v.buffer)) for v in step.inputs),
-            tuple(replace(v, buffer=homes.get(v.buffer, v.buffer)) for v in step.outputs),
-        )
-    if isinstance(step, Let) and isinstance(step.value, Load):
-        buffer = step.value.buffer
-        return Let(
-            step.target, Load.of(Var(buffer.type, homes.get(buffer.name, buffer.name)), step.value.index)
-        )
-    return step
-
-
-def all_vars(dim: Dim) -> set[str]:
-    """Names of the variables of a dim."""
-    return {var.name for var in dim_vars(dim)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tilefoundry.ir.core.expr import Bind, Call, For, FunctionCall, MeshScope, Stmt, Var
+from tilefoundry.ir.core.expr import Bind, Call, FunctionCall, MeshScope, Stmt, Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import UnsupportedError
 from tilefoundry.ir.hir.function import Function
@@ -57,11 +57,6 @@ class _Eraser(Copier):
         """As in Copier, with scopes opened and reshards skipped."""
         if isinstance(stmt, MeshScope):
             return self.stmts(stmt.stmts)
-        if isinstance(stmt, For):
-            raise UnsupportedError(
-                f"the loop over {stmt.index.name} has bounds that only a call decides, or too many turns to be "
-                "written out; the cpu target needs a static range of at most 256 turns, or whole-tensor ops"
-            )
         if isinstance(stmt, Bind) and isinstance(stmt.value, Call):
             name = stmt.value.op.name
             if name == "local":

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from tilefoundry.ir.core.expr import Bind, Block, FunctionCall, Stmt
+from tilefoundry.ir.core.expr import Bind, Block, For, FunctionCall, Stmt
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function, Variant
 from tilefoundry.ir.passes import with_body
@@ -35,6 +36,8 @@ def _changed(
     function: Function, change: Callable[[Function], Function], kernels: dict[str, Function]
 ) -> Function:
     def changed(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For):
+            return replace(stmt, body=Block(tuple(map(changed, stmt.body.stmts)), stmt.body.results))
         if not isinstance(stmt, Bind) or not isinstance(stmt.value, FunctionCall):
             return stmt
         call = stmt.value

@@ -63,7 +63,8 @@ class Outliner:
         found: list[Var] = []
         for var in dict.fromkeys(var for bind in binds for var in _extents(bind)):
             if not any(_gives(param, var) for param in (*params, *found)):
-                found.append(next(param for param in self.params if _gives(param, var)))
+                # No parameter gives a loop's index: the host passes it by its name.
+                found += [param for param in self.params if _gives(param, var)][:1]
         return tuple(Var(param.type, param.name) for param in found)
 
     def _kernel(self, binds: list[Bind], params: tuple[Var, ...], outputs: list[Var]) -> Function:

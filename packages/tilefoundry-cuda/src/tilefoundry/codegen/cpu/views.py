@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tilefoundry.ir.types import Dim, DType, bounds
 from tilefoundry.ir.types.dim import product
 
-__all__ = ["View", "contiguous_strides"]
+__all__ = ["View", "contiguous_strides", "split_view"]
 
 
 def contiguous_strides(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
@@ -136,3 +136,17 @@ def _merged_stride(group: list[tuple[Dim, Dim]]) -> Dim | None:
 
 def _surely_larger(a: Dim, b: Dim) -> bool:
     return bounds(a)[0] > bounds(b)[1]
+
+
+def split_view(view: View, axis: int, parts: int) -> tuple[View, ...]:
+    """``view`` as equal parts along ``axis``."""
+    sizes = list(view.shape)
+    sizes[axis] = view.shape[axis] // parts
+    steps = (1,) * len(sizes)
+    starts = [[0] * len(sizes) for _ in range(parts)]
+    out = []
+    for i, start in enumerate(starts):
+        at: list[Dim] = list(start)
+        at[axis] = product((i, sizes[axis]))
+        out.append(view.slice(tuple(at), tuple(sizes), steps))
+    return tuple(out)

@@ -1,0 +1,84 @@
+"""What a host does, before memory is placed: kernels, statements of its own, loops of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Union
+
+from tilefoundry.codegen.cpu.schedule import KernelSpec
+from tilefoundry.ir.core.expr import Var
+from tilefoundry.ir.tir import Abort, Apply, For, IndexValue, Let, Load, TirStmt
+from tilefoundry.ir.types import Dim, DType, scalar
+
+__all__ = ["LoopSteps", "Step", "kernels_of", "map_kernel_steps", "renamed", "smaller", "window_check"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSteps:
+    """Steps that the host repeats, with ``index`` an extent in them."""
+
+    index: Var
+    start: Dim
+    stop: Dim
+    step: Dim
+    steps: tuple[Step, ...]
+
+    def statement(self, body: tuple[TirStmt, ...]) -> For:
+        """The loop with its steps as ``body``."""
+        return For(self.index, self.start, self.stop, body, "serial", self.step)
+
+
+Step = Union[KernelSpec, TirStmt, LoopSteps]
+
+
+def kernels_of(step: Step) -> Iterator[Step]:
+    """The step itself, or for a loop everything that it repeats."""
+    if isinstance(step, LoopSteps):
+        for inner in step.steps:
+            yield from kernels_of(inner)
+    else:
+        yield step
+
+
+def map_kernel_steps(step: Step, change: Callable[[Step], Step]) -> Step:
+    """``change`` applied to the step, or for a loop to all that it repeats."""
+    if isinstance(step, LoopSteps):
+        return replace(step, steps=tuple(map_kernel_steps(inner, change) for inner in step.steps))
+    return change(step)
+
+
+def smaller(one: Dim, other: Dim) -> Apply:
+    """The smaller of two extents, computed by the host."""
+    left, right = IndexValue.of(one), IndexValue.of(other)
+    less = Apply(scalar(DType.bool_), "cmp_lt", (left, right))
+    return Apply(scalar(DType.i64), "select", (less, left, right))
+
+
+def window_check(start: Var, extent: Dim, size: Dim, stride: int) -> Abort:
+    """Stop the call where a window that begins at ``start`` leaves its axis."""
+    boolean = scalar(DType.bool_)
+    last = extent - (size - 1) * stride - 1
+    low = Apply(boolean, "cmp_lt", (start, IndexValue.of(0)))
+    high = Apply(boolean, "cmp_gt", (start, IndexValue.of(last)))
+    return Abort(
+        Apply(boolean, "logical_or", (low, high)),
+        "ValueError",
+        f"tf.slice: the start {start.name} leaves its axis",
+    )
+
+
+def renamed(step: Step, homes: dict[str, str]) -> Step:
+    """The step with its buffers called as ``homes`` says; a loop is taken apart before."""
+    if isinstance(step, KernelSpec):
+        return KernelSpec(
+            step.function,
+            tuple(replace(v, buffer=homes.get(v.buffer, v.buffer)) for v in step.inputs),
+            tuple(replace(v, buffer=homes.get(v.buffer, v.buffer)) for v in step.outputs),
+        )
+    if isinstance(step, Let) and isinstance(step.value, Load):
+        buffer = step.value.buffer
+        return Let(
+            step.target, Load.of(Var(buffer.type, homes.get(buffer.name, buffer.name)), step.value.index)
+        )
+    return step
