@@ -25,6 +25,8 @@ RULES = {
     "placement.text": "A placed program prints as source that, read back, is compiled to the same code, byte for byte.",
     "placement.open-scopes": "A kernel's mesh is its launch, chosen or written; one that does not fit is refused with "
     "one that does.",
+    "workspace.one": "A call takes at most one workspace, whose places are shared by what is not needed at once.",
+    "reductions.order": "Equal inputs give equal bits, whichever blocks finish first.",
     "placement.erased": "On a CPU, placement that keeps values is dropped.",
     "loops.static": "Short loops with static bounds are written out.",
     "loops.run-time": "Loops whose turns the call decides, or of many turns, are run by the host.",
