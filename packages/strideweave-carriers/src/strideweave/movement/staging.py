@@ -134,6 +134,9 @@ def drain(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> No
                 _queue(buffer, at, origin, device, nbytes, on)
             event.record(on.stream)
             flying.append((k % SLOTS, load))
+        if len(flying) == 1:
+            # Waiting for its event yields the core, which takes longer than a small copy.
+            on.stream.synchronize()
         for item in flying:
             _write(target, ring, *item)
 
