@@ -12,6 +12,7 @@
 #include <tilefoundry/runtime/cuda/copy.cuh>
 #include <tilefoundry/runtime/cuda/dtype.cuh>
 #include <tilefoundry/runtime/cuda/fault.cuh>
+#include <tilefoundry/runtime/cuda/launch_order.cuh>
 #include <tilefoundry/runtime/cuda/local.cuh>
 #include <tilefoundry/runtime/cuda/mesh.cuh>
 #include <tilefoundry/runtime/cuda/shard_attrs.cuh>

@@ -10,7 +10,7 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_column_mean_k0_reduce(const f32* __restrict__ const x,
+static CUTE_DEVICE void kernel_column_mean_k0_reduce_work(const f32* __restrict__ const x,
     f32* __restrict__ const output, const index_t M, const index_t N) {
   // v0 = tf.reduce(x, axes=(0), keepdim=False, kind=mean): f32[M]
   // with Mesh(cta, thread: block=((M + 127) // 128), group=8, lane=32) as m:
@@ -122,6 +122,11 @@ extern "C" __global__ void __launch_bounds__(256) kernel_column_mean_k0_reduce(c
     body_(cute::Int<1>{});
   }
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_column_mean_k0_reduce(const f32* const x,
+    f32* const output, const index_t M, const index_t N) {
+  await_earlier_launches();
+  kernel_column_mean_k0_reduce_work(x, output, M, N);
+}
 
 }  // namespace tilefoundry
 
@@ -136,7 +141,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_column_mean_k0_reduce", "column_mean_k0_reduce", 0, 256, nullptr, false},
+  {"kernel_column_mean_k0_reduce", "column_mean_k0_reduce", 0, 256, nullptr, false, true},
 };
 host::Program program_(images_, kernels_);
 

@@ -9,8 +9,8 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_flat_bf16_k0_silu_mul(const bf16* __restrict__ const
-    g, const bf16* __restrict__ const u, bf16* __restrict__ const output, const index_t M, const index_t N) {
+static CUTE_DEVICE void kernel_flat_bf16_k0_silu_mul_work(const bf16* __restrict__ const g,
+    const bf16* __restrict__ const u, bf16* __restrict__ const output, const index_t M, const index_t N) {
   // v0 = tf.silu(g): bf16[N, M]
   // v1 = tf.mul(v0, u): bf16[N, M]
   // with Mesh(cta, thread: block=((M * N + 2047) // 2048), row=1, lane=256) as m:
@@ -79,6 +79,11 @@ extern "C" __global__ void __launch_bounds__(256) kernel_flat_bf16_k0_silu_mul(c
     body_(cute::Int<1>{});
   }
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_flat_bf16_k0_silu_mul(const bf16* const g,
+    const bf16* const u, bf16* const output, const index_t M, const index_t N) {
+  await_earlier_launches();
+  kernel_flat_bf16_k0_silu_mul_work(g, u, output, M, N);
+}
 
 }  // namespace tilefoundry
 
@@ -93,7 +98,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_flat_bf16_k0_silu_mul", "flat_bf16_k0_silu_mul", 0, 256, nullptr, false},
+  {"kernel_flat_bf16_k0_silu_mul", "flat_bf16_k0_silu_mul", 0, 256, nullptr, false, true},
 };
 host::Program program_(images_, kernels_);
 

@@ -9,9 +9,9 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_gather_k0_index_select_add(const f32* __restrict__
-    const table, const i64* __restrict__ const ids, const f32* __restrict__ const position,
-    f32* __restrict__ const output, const index_t M, const index_t N) {
+static CUTE_DEVICE void kernel_gather_k0_index_select_add_work(const f32* __restrict__ const table,
+    const i64* __restrict__ const ids, const f32* __restrict__ const position, f32* __restrict__ const output,
+    const index_t M, const index_t N) {
   // v0 = tf.index_select(table, ids, dim=0): f32[N, M, 16]
   // v1 = tf.add(v0, position): f32[N, M, 16]
   const IndexFault fault{"index_select"};
@@ -80,6 +80,11 @@ extern "C" __global__ void __launch_bounds__(256) kernel_gather_k0_index_select_
     body_(cute::Int<1>{});
   }
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_gather_k0_index_select_add(const f32* const table,
+    const i64* const ids, const f32* const position, f32* const output, const index_t M, const index_t N) {
+  await_earlier_launches();
+  kernel_gather_k0_index_select_add_work(table, ids, position, output, M, N);
+}
 
 }  // namespace tilefoundry
 
@@ -94,7 +99,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_gather_k0_index_select_add", "gather_k0_index_select_add", 0, 256, nullptr, false},
+  {"kernel_gather_k0_index_select_add", "gather_k0_index_select_add", 0, 256, nullptr, false, true},
 };
 host::Program program_(images_, kernels_);
 

@@ -11,7 +11,7 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_heads_k0_matmul(const f32* __restrict__ const x,
+static CUTE_DEVICE void kernel_heads_k0_matmul_work(const f32* __restrict__ const x,
     f32* __restrict__ const v3, const index_t M, const index_t N) {
   // v3 = tf.matmul(v1, v2): f32[N, 3, M, M]
   // with Mesh(cta, thread: tile=N * ((M + 63) // 64) * ((M + 63) // 64) * 3, t=256) as m:
@@ -43,9 +43,14 @@ extern "C" __global__ void __launch_bounds__(256) kernel_heads_k0_matmul(const f
   const bool wide_ = detail::is_aligned<16>(v3) && (M * M * 3) % 4 == 0 && (M * M) % 4 == 0 && (M) % 4 == 0;
   ops::matmul(a_, b_, place_, workspace_, ops::make_packed_epilogue<4>(store_, wide_));
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_heads_k0_matmul(const f32* const x, f32* const v3,
+    const index_t M, const index_t N) {
+  await_earlier_launches();
+  kernel_heads_k0_matmul_work(x, v3, M, N);
+}
 
-extern "C" __global__ void __launch_bounds__(256) kernel_heads_k1_reduce_exp_sub(const f32* __restrict__ const
-    v3, f32* __restrict__ const v4, const index_t M, const index_t N) {
+static CUTE_DEVICE void kernel_heads_k1_reduce_exp_sub_work(const f32* __restrict__ const v3,
+    f32* __restrict__ const v4, const index_t M, const index_t N) {
   // row_max = tf.reduce(v3, axes=(3), keepdim=True, kind=max): f32[N, 3, M, 1]
   // shifted = tf.sub(v3, row_max): f32[N, 3, M, M]
   // weight = tf.exp(shifted): f32[N, 3, M, M]
@@ -140,8 +145,13 @@ extern "C" __global__ void __launch_bounds__(256) kernel_heads_k1_reduce_exp_sub
     body_(cute::Int<1>{});
   }
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_heads_k1_reduce_exp_sub(const f32* const v3,
+    f32* const v4, const index_t M, const index_t N) {
+  await_earlier_launches();
+  kernel_heads_k1_reduce_exp_sub_work(v3, v4, M, N);
+}
 
-extern "C" __global__ void __launch_bounds__(256) kernel_heads_k2_matmul(const f32* __restrict__ const v4,
+static CUTE_DEVICE void kernel_heads_k2_matmul_work(const f32* __restrict__ const v4,
     const f32* __restrict__ const x, f32* __restrict__ const output, const index_t M, const index_t N) {
   // v5 = tf.matmul(v4, v1): f32[N, 3, M, 8]
   // with Mesh(cta, thread: tile=N * ((M + 63) // 64) * 3, t=256) as m:
@@ -173,6 +183,11 @@ extern "C" __global__ void __launch_bounds__(256) kernel_heads_k2_matmul(const f
   const bool wide_ = detail::is_aligned<16>(output) && (M * 24) % 4 == 0;
   ops::matmul(a_, b_, place_, workspace_, ops::make_packed_epilogue<4>(store_, wide_));
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_heads_k2_matmul(const f32* const v4,
+    const f32* const x, f32* const output, const index_t M, const index_t N) {
+  await_earlier_launches();
+  kernel_heads_k2_matmul_work(v4, x, output, M, N);
+}
 
 }  // namespace tilefoundry
 
@@ -187,9 +202,9 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_heads_k0_matmul", "heads_k0_matmul", 0, 256, nullptr, false},
-  {"kernel_heads_k1_reduce_exp_sub", "heads_k1_reduce_exp_sub", 0, 256, nullptr, false},
-  {"kernel_heads_k2_matmul", "heads_k2_matmul", 0, 256, nullptr, false},
+  {"kernel_heads_k0_matmul", "heads_k0_matmul", 0, 256, nullptr, false, true},
+  {"kernel_heads_k1_reduce_exp_sub", "heads_k1_reduce_exp_sub", 0, 256, nullptr, false, true},
+  {"kernel_heads_k2_matmul", "heads_k2_matmul", 0, 256, nullptr, false, true},
 };
 host::Program program_(images_, kernels_);
 

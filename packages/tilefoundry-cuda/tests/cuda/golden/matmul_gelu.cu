@@ -10,8 +10,8 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_matmul_gelu_k0_matmul_gelu_add(const f32* __restrict__
-    const x, const f32* __restrict__ const w, const f32* __restrict__ const b, f32* __restrict__ const output,
+static CUTE_DEVICE void kernel_matmul_gelu_k0_matmul_gelu_add_work(const f32* __restrict__ const x,
+    const f32* __restrict__ const w, const f32* __restrict__ const b, f32* __restrict__ const output,
     const index_t M, const index_t N) {
   // v0 = tf.matmul(x, w): f32[N, M]
   // v1 = tf.add(v0, b): f32[N, M]
@@ -45,6 +45,11 @@ extern "C" __global__ void __launch_bounds__(256) kernel_matmul_gelu_k0_matmul_g
   const bool wide_ = detail::is_aligned<16>(b) && detail::is_aligned<16>(output) && (M) % 4 == 0;
   ops::matmul(a_, b_, place_, workspace_, ops::make_packed_epilogue<4>(store_, wide_));
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_matmul_gelu_k0_matmul_gelu_add(const f32* const x,
+    const f32* const w, const f32* const b, f32* const output, const index_t M, const index_t N) {
+  await_earlier_launches();
+  kernel_matmul_gelu_k0_matmul_gelu_add_work(x, w, b, output, M, N);
+}
 
 }  // namespace tilefoundry
 
@@ -59,7 +64,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_matmul_gelu_k0_matmul_gelu_add", "matmul_gelu_k0_matmul_gelu_add", 0, 256, nullptr, false},
+  {"kernel_matmul_gelu_k0_matmul_gelu_add", "matmul_gelu_k0_matmul_gelu_add", 0, 256, nullptr, false, true},
 };
 host::Program program_(images_, kernels_);
 

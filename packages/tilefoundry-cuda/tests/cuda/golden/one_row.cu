@@ -10,7 +10,7 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_one_row_k0_matmul(const bf16* __restrict__ const x,
+static CUTE_DEVICE void kernel_one_row_k0_matmul_work(const bf16* __restrict__ const x,
     const bf16* __restrict__ const w, bf16* __restrict__ const output) {
   // v1 = tf.matmul(x, v0): bf16[1, 9000]
   // with Mesh(cta, thread: tile=282, t=256) as m:
@@ -37,6 +37,11 @@ extern "C" __global__ void __launch_bounds__(256) kernel_one_row_k0_matmul(const
   const bool wide_ = detail::is_aligned<16>(output);
   ops::matmul(a_, b_, place_, workspace_, ops::make_packed_epilogue<8>(store_, wide_));
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_one_row_k0_matmul(const bf16* const x,
+    const bf16* const w, bf16* const output) {
+  await_earlier_launches();
+  kernel_one_row_k0_matmul_work(x, w, output);
+}
 
 }  // namespace tilefoundry
 
@@ -51,7 +56,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_one_row_k0_matmul", "one_row_k0_matmul", 0, 256, nullptr, false},
+  {"kernel_one_row_k0_matmul", "one_row_k0_matmul", 0, 256, nullptr, false, true},
 };
 host::Program program_(images_, kernels_);
 

@@ -9,8 +9,8 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_pointwise_k0_exp_mul_add(const f32* __restrict__ const
-    x, const f32* __restrict__ const y, f32* __restrict__ const output, const index_t M, const index_t N) {
+static CUTE_DEVICE void kernel_pointwise_k0_exp_mul_add_work(const f32* __restrict__ const x,
+    const f32* __restrict__ const y, f32* __restrict__ const output, const index_t M, const index_t N) {
   // v0 = tf.add(x, y): f32[N, M]
   // v1 = tf.exp(v0): f32[N, M]
   // v2 = tf.mul(v1, 0.5): f32[N, M]
@@ -84,6 +84,11 @@ extern "C" __global__ void __launch_bounds__(256) kernel_pointwise_k0_exp_mul_ad
     body_(cute::Int<1>{});
   }
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_pointwise_k0_exp_mul_add(const f32* const x,
+    const f32* const y, f32* const output, const index_t M, const index_t N) {
+  await_earlier_launches();
+  kernel_pointwise_k0_exp_mul_add_work(x, y, output, M, N);
+}
 
 }  // namespace tilefoundry
 
@@ -98,7 +103,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_pointwise_k0_exp_mul_add", "pointwise_k0_exp_mul_add", 0, 256, nullptr, false},
+  {"kernel_pointwise_k0_exp_mul_add", "pointwise_k0_exp_mul_add", 0, 256, nullptr, false, true},
 };
 host::Program program_(images_, kernels_);
 

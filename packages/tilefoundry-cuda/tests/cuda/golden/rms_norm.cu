@@ -10,8 +10,8 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_rms_norm_k0_square_reduce_rsqrt(const bf16*
-    __restrict__ const x, const bf16* __restrict__ const w, bf16* __restrict__ const output, const index_t N) {
+static CUTE_DEVICE void kernel_rms_norm_k0_square_reduce_rsqrt_work(const bf16* __restrict__ const x,
+    const bf16* __restrict__ const w, bf16* __restrict__ const output, const index_t N) {
   // wide = tf.cast(x, dtype=f32): f32[N, 256]
   // wide_2 = tf.cast(w, dtype=f32): f32[256]
   // squared = tf.square(wide): f32[N, 256]
@@ -158,6 +158,11 @@ extern "C" __global__ void __launch_bounds__(256) kernel_rms_norm_k0_square_redu
     }
   }
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_rms_norm_k0_square_reduce_rsqrt(const bf16* const x,
+    const bf16* const w, bf16* const output, const index_t N) {
+  await_earlier_launches();
+  kernel_rms_norm_k0_square_reduce_rsqrt_work(x, w, output, N);
+}
 
 }  // namespace tilefoundry
 
@@ -172,7 +177,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_rms_norm_k0_square_reduce_rsqrt", "rms_norm_k0_square_reduce_rsqrt", 0, 256, nullptr, false},
+  {"kernel_rms_norm_k0_square_reduce_rsqrt", "rms_norm_k0_square_reduce_rsqrt", 0, 256, nullptr, false, true},
 };
 host::Program program_(images_, kernels_);
 

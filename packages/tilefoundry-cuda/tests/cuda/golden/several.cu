@@ -10,7 +10,7 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_several_k0_reduce(const i32* __restrict__ const x,
+static CUTE_DEVICE void kernel_several_k0_reduce_work(const i32* __restrict__ const x,
     i32* __restrict__ const output0, const index_t M, const index_t N) {
   // v0 = tf.reduce(x, axes=(1), keepdim=True, kind=sum): i32[N, 1]
   // with Mesh(cta, thread: block=((N + 1) // 2), row=2, lane=128) as m:
@@ -61,8 +61,13 @@ extern "C" __global__ void __launch_bounds__(256) kernel_several_k0_reduce(const
     body_(cute::Int<1>{});
   }
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_several_k0_reduce(const i32* const x,
+    i32* const output0, const index_t M, const index_t N) {
+  await_earlier_launches();
+  kernel_several_k0_reduce_work(x, output0, M, N);
+}
 
-extern "C" __global__ void __launch_bounds__(256) kernel_several_k1_reduce(const i32* __restrict__ const x,
+static CUTE_DEVICE void kernel_several_k1_reduce_work(const i32* __restrict__ const x,
     i32* __restrict__ const output1, const index_t M, const index_t N) {
   // v1 = tf.reduce(x, axes=(1), keepdim=True, kind=max): i32[N, 1]
   // with Mesh(cta, thread: block=((N + 1) // 2), row=2, lane=128) as m:
@@ -113,8 +118,13 @@ extern "C" __global__ void __launch_bounds__(256) kernel_several_k1_reduce(const
     body_(cute::Int<1>{});
   }
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_several_k1_reduce(const i32* const x,
+    i32* const output1, const index_t M, const index_t N) {
+  await_earlier_launches();
+  kernel_several_k1_reduce_work(x, output1, M, N);
+}
 
-extern "C" __global__ void __launch_bounds__(256) kernel_several_k2_neg(const i32* __restrict__ const x,
+static CUTE_DEVICE void kernel_several_k2_neg_work(const i32* __restrict__ const x,
     i32* __restrict__ const output2, const index_t M, const index_t N) {
   // v2 = tf.neg(x): i32[N, M]
   // with Mesh(cta, thread: block=((M * N + 1023) // 1024), row=1, lane=256) as m:
@@ -174,6 +184,11 @@ extern "C" __global__ void __launch_bounds__(256) kernel_several_k2_neg(const i3
     body_(cute::Int<1>{});
   }
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_several_k2_neg(const i32* const x, i32* const output2,
+    const index_t M, const index_t N) {
+  await_earlier_launches();
+  kernel_several_k2_neg_work(x, output2, M, N);
+}
 
 }  // namespace tilefoundry
 
@@ -188,9 +203,9 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_several_k0_reduce", "several_k0_reduce", 0, 256, nullptr, false},
-  {"kernel_several_k1_reduce", "several_k1_reduce", 0, 256, nullptr, false},
-  {"kernel_several_k2_neg", "several_k2_neg", 0, 256, nullptr, false},
+  {"kernel_several_k0_reduce", "several_k0_reduce", 0, 256, nullptr, false, true},
+  {"kernel_several_k1_reduce", "several_k1_reduce", 0, 256, nullptr, false, true},
+  {"kernel_several_k2_neg", "several_k2_neg", 0, 256, nullptr, false, true},
 };
 host::Program program_(images_, kernels_);
 

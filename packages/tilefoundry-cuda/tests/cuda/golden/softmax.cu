@@ -10,8 +10,8 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 }
 [[maybe_unused]] constexpr int program_threads = 256;
 
-extern "C" __global__ void __launch_bounds__(256) kernel_softmax_k0_reduce_exp_sub(const f32* __restrict__
-    const x, f32* __restrict__ const output, const index_t M, const index_t N) {
+static CUTE_DEVICE void kernel_softmax_k0_reduce_exp_sub_work(const f32* __restrict__ const x,
+    f32* __restrict__ const output, const index_t M, const index_t N) {
   // row_max = tf.reduce(x, axes=(1), keepdim=True, kind=max): f32[N, 1]
   // shifted = tf.sub(x, row_max): f32[N, M]
   // weight = tf.exp(shifted): f32[N, M]
@@ -105,6 +105,11 @@ extern "C" __global__ void __launch_bounds__(256) kernel_softmax_k0_reduce_exp_s
     body_(cute::Int<1>{});
   }
 }
+extern "C" __global__ void __launch_bounds__(256) kernel_softmax_k0_reduce_exp_sub(const f32* const x,
+    f32* const output, const index_t M, const index_t N) {
+  await_earlier_launches();
+  kernel_softmax_k0_reduce_exp_sub_work(x, output, M, N);
+}
 
 }  // namespace tilefoundry
 
@@ -119,7 +124,7 @@ namespace {
 using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
-  {"kernel_softmax_k0_reduce_exp_sub", "softmax_k0_reduce_exp_sub", 0, 256, nullptr, false},
+  {"kernel_softmax_k0_reduce_exp_sub", "softmax_k0_reduce_exp_sub", 0, 256, nullptr, false, true},
 };
 host::Program program_(images_, kernels_);
 

@@ -12,8 +12,8 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 [[maybe_unused]] constexpr int program_threads = 512;
 
 extern "C" __device__ unsigned char kernel_wide_softmax_k0_reduce_exp_sub_shared_kib[64] = {};
-extern "C" __global__ void __launch_bounds__(512) kernel_wide_softmax_k0_reduce_exp_sub(const bf16*
-    __restrict__ const x, bf16* __restrict__ const output) {
+static CUTE_DEVICE void kernel_wide_softmax_k0_reduce_exp_sub_work(const bf16* __restrict__ const x,
+    bf16* __restrict__ const output) {
   // wide = tf.cast(x, dtype=f32): f32[64, 32768]
   // row_max = tf.reduce(wide, axes=(1), keepdim=True, kind=max): f32[64, 1]
   // shifted = tf.sub(wide, row_max): f32[64, 32768]
@@ -198,6 +198,11 @@ extern "C" __global__ void __launch_bounds__(512) kernel_wide_softmax_k0_reduce_
     }
   }
 }
+extern "C" __global__ void __launch_bounds__(512) kernel_wide_softmax_k0_reduce_exp_sub(const bf16* const x,
+    bf16* const output) {
+  await_earlier_launches();
+  kernel_wide_softmax_k0_reduce_exp_sub_work(x, output);
+}
 
 }  // namespace tilefoundry
 
@@ -213,7 +218,7 @@ using index_t = std::int64_t;
 const void* const images_[] = {tilefoundry_image_0};
 constexpr host::Kernel kernels_[] = {
   {"kernel_wide_softmax_k0_reduce_exp_sub", "wide_softmax_k0_reduce_exp_sub", 0, 512,
-      "kernel_wide_softmax_k0_reduce_exp_sub_shared_kib", false},
+      "kernel_wide_softmax_k0_reduce_exp_sub_shared_kib", false, true},
 };
 host::Program program_(images_, kernels_);
 

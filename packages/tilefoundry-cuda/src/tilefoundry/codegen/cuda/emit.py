@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tilefoundry.codegen.cuda.source import device_source, host_source, takes_dynamic_shared, takes_turns
 from tilefoundry.codegen.cuda.source.host import KernelEntry
+from tilefoundry.codegen.cuda.source.launch_order import overlaps
 from tilefoundry.codegen.cuda.statements import inner_statements
 from tilefoundry.codegen.cuda.tiles import TileSync
 from tilefoundry.ir.core.module import Module
@@ -124,6 +125,7 @@ def emit_module(module: Module) -> CudaSource:
             configs[k.name].cooperative,
             takes_dynamic_shared(k),
             takes_turns(k),
+            overlaps(k),
         )
         for k in kernels
     )

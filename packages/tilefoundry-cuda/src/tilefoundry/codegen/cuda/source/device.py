@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 from tilefoundry.codegen.cpu.emit.scalars import dtype_name
 from tilefoundry.codegen.cpu.emit.source import written_buffers
+from tilefoundry.codegen.cuda.source.launch_order import overlaps
 from tilefoundry.codegen.cuda.source.matmul import FETCHING, shared_symbol
 from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
 from tilefoundry.codegen.cuda.statements import Combine, Packs, TileMatmul, inner_statements
@@ -77,16 +78,29 @@ def device_source(kernels: Sequence[PrimFunction], threads: int) -> str:
 
 
 def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
-    """One kernel."""
+    """One kernel; where it overlaps others its work is a function of its own, behind the wait for them.
+
+    The pointers of that function alias nothing, so that its accesses may be reordered among themselves. The kernel's
+    own pointers say no such thing: otherwise the compiler were free to read before the wait, or through a cache that
+    does not see what an earlier launch wrote.
+    """
     written = written_buffers(tuple(inner_statements(function.body)))
     meets = any(isinstance(stmt, TileSync) for stmt in inner_statements(function.body))
-    params = ", ".join(_param(param, param.name in written, meets) for param in function.params)
+    alone = [_param(p, p.name in written, not (meets and p.name in written)) for p in function.params]
     bounds = f"__launch_bounds__({threads}) " if threads else ""
     if takes_turns(function):
         bounds = "TILEFOUNDRY_PAIRED_BLOCKS " + bounds
-    with out.block(f'extern "C" __global__ void {bounds}{symbol_of(function.name)}({params}) {{'):
+    symbol = symbol_of(function.name)
+    head = f'extern "C" __global__ void {bounds}{symbol}'
+    apart = overlaps(function)
+    with out.block(f"{f'static CUTE_DEVICE void {symbol}_work' if apart else head}({', '.join(alone)}) {{"):
         narrow = _stores_narrow(function, written)
         DeviceEmitter(out, narrow=narrow, written=written).stmts(function.body)
+    if apart:
+        params = ", ".join(_param(p, p.name in written, False) for p in function.params)
+        with out.block(f"{head}({params}) {{"):
+            out.line("await_earlier_launches();")
+            out.line(f"{symbol}_work({', '.join(mangle(p.name) for p in function.params)});")
 
 
 def takes_dynamic_shared(function: PrimFunction) -> bool:
@@ -143,12 +157,12 @@ def _stores_narrow(function: PrimFunction, written: set[str]) -> bool:
     return bool(floats) and all(dtype.bits <= 16 for dtype in floats)
 
 
-def _param(param: Var, written: bool, meets: bool) -> str:
-    """What is written before a barrier and read after it by others must not be taken for this thread's alone."""
+def _param(param: Var, written: bool, alone: bool) -> str:
+    """A parameter; ``alone``: nothing but it reaches what it points at. What is written before a barrier and read after
+    it by others must not be taken for that."""
     assert isinstance(param.type, TensorType)
     name = mangle(param.name)
     if param.type.dtype is DType.i64 and param.is_const:
         return f"const index_t {name}"
     kind = dtype_name(param.type.dtype)
-    alone = "" if written and meets else " __restrict__"
-    return f"{'' if written else 'const '}{kind}*{alone} const {name}"
+    return f"{'' if written else 'const '}{kind}*{' __restrict__' if alone else ''} const {name}"

@@ -28,7 +28,8 @@ class KernelEntry:
     """A kernel as the host sees it: its name, the image that holds it, its block, and how it is launched.
 
     ``shares`` says that a launch gives it shared memory, as much as the image says; ``in_turns`` that it gives no more
-    blocks than are resident, which take its tiles in turns.
+    blocks than are resident, which take its tiles in turns; ``overlaps`` that it waits on the device for the launches
+    before it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class KernelEntry:
     cooperative: bool = False
     shares: bool = False
     in_turns: bool = False
+    overlaps: bool = False
 
 
 def host_source(module: Module, kernels: Sequence[KernelEntry], images: int) -> str:
@@ -71,10 +73,10 @@ def _program(out: Writer, kernels: Sequence[KernelEntry], images: int) -> None:
     out.line(f"const void* const images_[] = {{{listed}}};")
     with out.block("constexpr host::Kernel kernels_[] = {", "};"):
         for kernel in kernels:
-            cooperative = "true" if kernel.cooperative else "false"
+            flags = ", ".join("true" if flag else "false" for flag in (kernel.cooperative, kernel.overlaps))
             symbol, label = quoted(symbol_of(kernel.name)), quoted(kernel.name)
             shared = quoted(shared_symbol(symbol_of(kernel.name))) if kernel.shares else "nullptr"
-            out.line(f"{{{symbol}, {label}, {kernel.image}, {kernel.threads}, {shared}, {cooperative}}},")
+            out.line(f"{{{symbol}, {label}, {kernel.image}, {kernel.threads}, {shared}, {flags}}},")
     out.line("host::Program program_(images_, kernels_);")
 
 

@@ -1,0 +1,84 @@
+"""Which launches may overlap the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilefoundry.codegen.cuda.statements import Pack, Packs, TileMatmul, WidePath, inner_statements
+from tilefoundry.codegen.cuda.tiles import Part, TileCopy, TileSync, dtype_of
+from tilefoundry.ir.tir import MeshScope, PrimFunction, TirStmt
+from tilefoundry.ir.types import Dim, TensorType
+from tilefoundry.ir.types.dim import product
+
+__all__ = ["moved_bytes", "overlaps"]
+
+_MOST_BYTES = 256 * 2**20
+"""A kernel that moves more runs so long that the gap before it is nothing, while each of its blocks pays for the wait.
+Measured on an H200: 16 to 45 us of rows gain 3 to 1 %, 130 us lose 1 %."""
+
+_FEW_ROWS = 8
+_MOST_STREAMED_BYTES = 64 * 2**20
+"""The same for products of few rows, whose blocks all run at once: placed where others have just left they are spread
+less evenly."""
+
+
+def overlaps(function: PrimFunction) -> bool:
+    """Whether blocks of the kernel may be placed while the last blocks of the launch before it still run.
+
+    Blocks that meet at a grid barrier are placed together, and so never early. What only a call knows counts as short.
+    """
+    stmts = list(inner_statements(function.body))
+    if any(isinstance(stmt, TileSync) and stmt.kind == "grid" for stmt in stmts):
+        return False
+    streams = any(isinstance(stmt, TileMatmul) and _has_few_rows(stmt) for stmt in stmts)
+    return moved_bytes(function) <= (_MOST_STREAMED_BYTES if streams else _MOST_BYTES)
+
+
+def moved_bytes(function: PrimFunction) -> int:
+    """Bytes that all threads of the kernel read and write once, as far as they are static; loops count as one turn."""
+    stmts = list(inner_statements(function.body))
+    narrow = {
+        id(own) for stmt in stmts if isinstance(stmt, WidePath) for own in inner_statements(stmt.narrow)
+    }
+    threads = max(
+        (_static(stmt.mesh.layout.shape) for stmt in stmts if isinstance(stmt, MeshScope)), default=0
+    )
+    wide = [stmt for stmt in stmts if id(stmt) not in narrow]
+    return sum(
+        _product_bytes(stmt) if isinstance(stmt, TileMatmul) else threads * _own_bytes(stmt) for stmt in wide
+    )
+
+
+def _own_bytes(stmt: TirStmt) -> int:
+    """Of one thread."""
+    if isinstance(stmt, Packs):
+        length = stmt.elements or _static((stmt.stop,)) // stmt.threads
+        return length * sum(_item_bytes(pack) for pack in (*stmt.loads, *stmt.stores) if pack.once)
+    if isinstance(stmt, TileCopy):
+        parts = [part for part in (stmt.source, stmt.target) if part.space == "gmem"]
+        return sum(map(_part_bytes, parts))
+    return 0
+
+
+def _product_bytes(stmt: TileMatmul) -> int:
+    views = [view.type for view in (stmt.lhs, stmt.rhs) if isinstance(view.type, TensorType)]
+    result = _static((*stmt.batches, stmt.rows, stmt.columns)) * sum(map(_item_bytes, stmt.stores))
+    return sum(_static(kind.shape) * kind.dtype.itemsize for kind in views) + result
+
+
+def _part_bytes(part: Part) -> int:
+    return _static(part.shape) * dtype_of(part.buffer).itemsize
+
+
+def _item_bytes(pack: Pack) -> int:
+    return dtype_of(pack.name).itemsize
+
+
+def _has_few_rows(stmt: TileMatmul) -> bool:
+    return isinstance(stmt.rows, int) and stmt.rows <= _FEW_ROWS
+
+
+def _static(shape: Sequence[Dim]) -> int:
+    """Elements of a static shape, else 0."""
+    size = product(shape)
+    return size if isinstance(size, int) else 0
