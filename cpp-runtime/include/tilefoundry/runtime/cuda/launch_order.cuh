@@ -2,6 +2,8 @@
 /// The order of a stream's launches where their blocks may overlap.
 #pragma once
 
+#include <tilefoundry/runtime/cuda/traits.cuh>
+
 namespace tilefoundry {
 
 /// Wait until the launches before this one have completed, and let blocks of the next one be placed as soon as all of
