@@ -35,7 +35,7 @@ def index_tensor(indices: tuple[int, ...], device: torch.device) -> torch.Tensor
         if torch.cuda.is_current_stream_capturing():
             return None
         with plain_torch():
-            staged = torch.tensor(indices, dtype=torch.int64, pin_memory=True)
+            staged = torch.tensor(indices, dtype=torch.int64, device="cpu", pin_memory=True)
             kept = staged.to(device, non_blocking=True), staged
         _keep(_by_stream, key, kept)
     return kept[0]
