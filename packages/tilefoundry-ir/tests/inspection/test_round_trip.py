@@ -134,7 +134,7 @@ GOLDEN = """\
 import math
 from tilefoundry import func, module
 from tilefoundry.dsl import ConstTensor, DimVar, Mesh, Tensor, tf
-from tilefoundry.ir.types.shard import Broadcast, Layout, ShardLayout, Split, Topology
+from tilefoundry.ir.types.shard import Topology
 from tilefoundry.target import CpuTarget
 
 SCALE = 0.25
@@ -173,7 +173,7 @@ class Net:
     @func
     def step(x: Tensor[(B, 8), "f32"]) -> tuple[Tensor[(B, 8), "f32"], Tensor[(B, 8), "bool"]]:
         with Mesh(("cta", "thread"), ((B + 3) // 4, 2, 32), ("b", "w", "t")) as c:
-            y = tf.reshard(x, layout=ShardLayout(LAYOUT, (Broadcast(), Split(1), Broadcast()), c), storage="rmem")
+            y = tf.reshard(x, layout=(B, 2 @ c.w, 4), storage="rmem")
             z = tf.exp(y)
         x_1 = block.run(x)
         x_2 = block0.run(x_1)
@@ -184,7 +184,7 @@ class Net:
 
     def forward(self, x):
         return self.step(x * math.floor(SCALE + 1))
-""".replace("LAYOUT", "Layout((B, 2, 4), strides=(4, 0, 1))")
+"""
 
 
 @pytest.mark.spec("text.golden")

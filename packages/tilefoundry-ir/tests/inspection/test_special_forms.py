@@ -113,3 +113,22 @@ def test_a_tile_spells_its_window_through_its_variable() -> None:
     text = as_script(NAMES["tiles"])
     assert "for i in tile(N * 4 + 2, 4, over=c.b):" in text
     assert "starts=(i.start, 0), sizes=(i.extent, 8)" in text
+
+
+def test_a_layout_is_written_over_the_axes_of_its_scope_where_that_says_all() -> None:
+    """Oracle: the written text; strides of the author's own keep the record."""
+    source = """
+from tilefoundry.dsl import *
+from tilefoundry.ir.types.shard import *
+
+@func(topologies=(Topology("cta", 4), Topology("thread", 32)))
+def f(x: Tensor[(4, 64), "f32"]) -> Tensor[(4, 64), "f32"]:
+    with Mesh(("cta", "thread"), (4, 32), ("b", "t")) as m:
+        own = tf.reshard(x, (4 @ m.b, 64 @ m.t), "rmem")
+        apart = tf.reshard(own, ShardLayout(Layout((4, 64), (128, 1)), (Split(0), Broadcast()), m), "gmem")
+    return apart
+"""
+    text = as_script(read_back(source)["f"])
+    assert 'own = tf.reshard(x, layout=(4 @ m.b, 32 @ m.t, 2), storage="rmem")' in text
+    assert "apart = tf.reshard(own, layout=ShardLayout(Layout((4, 64), strides=(128, 1)), " in text
+    assert as_script(read_back(text)["f"]) == text

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilefoundry.inspection.layout_text import reshard_layout
 from tilefoundry.inspection.names import Header
 from tilefoundry.inspection.reach import bound_names
 from tilefoundry.inspection.values import dim_text, literal_text, value_text
@@ -143,9 +144,11 @@ class BodyText:
                 rest = []
             return f"{'.'.join([self._callees.get(root, root), *rest])}({', '.join(args)})"
         schema = {attr.name: attr for attr in value.op.attrs}
+        written = reshard_layout(value, self._header) if value.op.name == "reshard" else None
         for name, given in value.attrs:
             if not _is_default(schema[name], given):
-                args.append(f"{name}={value_text(given, self._header)}")
+                text = value_text(given, self._header) if written is None or name != "layout" else written
+                args.append(f"{name}={text}")
         return f"{self._header.name('tf')}.{value.op.name}({', '.join(args)})"
 
     def _atom(self, atom: Atom) -> str:
