@@ -12,13 +12,13 @@
 #include <tilefoundry/runtime/cuda/copy.cuh>
 #include <tilefoundry/runtime/cuda/dtype.cuh>
 #include <tilefoundry/runtime/cuda/fault.cuh>
-#include <tilefoundry/runtime/cuda/launch_order.cuh>
 #include <tilefoundry/runtime/cuda/local.cuh>
 #include <tilefoundry/runtime/cuda/mesh.cuh>
 #include <tilefoundry/runtime/cuda/shard_attrs.cuh>
 #include <tilefoundry/runtime/cuda/shard_layout.cuh>
 #include <tilefoundry/runtime/cuda/shard_tensor.cuh>
 #include <tilefoundry/runtime/cuda/topology.cuh>
+#include <tilefoundry/runtime/cuda/ops/launch_order.cuh>
 #include <tilefoundry/runtime/cuda/vector.cuh>
 
 #ifdef TILEFOUNDRY_USE_ELEMENTWISE
