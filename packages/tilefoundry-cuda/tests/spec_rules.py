@@ -66,6 +66,7 @@ RULES = {
     "cache.damaged": "Damaged entries are built again.",
     "cache.killed": "A killed builder leaves no lock.",
     "cache.unwritable": "An unwritable directory falls back to a private one, with a warning.",
+    "cache.read-only": "A cache that cannot be written serves what it holds, on both targets.",
     "cache.limit": "The least recently used libraries go first.",
     "cache.single-flight": "Threads build one library once.",
     "cache.variable": "A variable moves the cache.",

@@ -118,6 +118,14 @@ def stepped(x: Tensor[(N, 8), "f32"]) -> Tensor[(8,), "f32"]:
     return total
 
 
+@func
+def smooth(x: Tensor[(N, 8), "f32"]) -> Tensor[(N, 8), "f32"]:
+    y = x
+    for rows in tile(N, 16):
+        y = tf.insert_slice(y, tf.softmax(x[rows, :], axis=-1), (rows, 0))
+    return y
+
+
 def _size(*shape: int) -> torch.Tensor:
     return torch.randn(*shape)
 
@@ -137,6 +145,7 @@ CASES = {
     "tiles": (tiles, [lambda n=n: (_size(n, 8),) for n in (0, 1, 15, 16, 17, 64, 100)]),
     "counted": (counted, [lambda n=n: (torch.arange(5), _turns(n)) for n in (0, 1, 2, 9)]),
     "stepped": (stepped, [lambda n=n: (_size(n, 8),) for n in (0, 1, 2, 4, 5, 6, 50)]),
+    "smooth": (smooth, [lambda n=n: (_size(n, 8),) for n in (0, 1, 16, 17, 40)]),
     "twice": (twice, [lambda n=n: (_size(3, 8), _turns(n)) for n in (0, 1, 4)]),
 }
 

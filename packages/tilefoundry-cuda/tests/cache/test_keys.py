@@ -4,12 +4,14 @@ from."""
 from __future__ import annotations
 
 import subprocess
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tilefoundry import CompilerOptions, compile, func, lower
+from tilefoundry.codegen.cache import place
 from tilefoundry.codegen.cpu import link as cpu_link
 from tilefoundry.codegen.cuda import BACKEND
 from tilefoundry.codegen.cuda import link as cuda_link
@@ -72,6 +74,19 @@ def test_a_cuda_key_covers_both_compilers_and_the_architecture(monkeypatch):
     keys += [key(ffi=replace(FFI, version="0.1.11")), key(options=CompilerOptions(ranges=True))]
     monkeypatch.setattr(cuda_link, "headers_digest", lambda: "other headers")
     assert _distinct([*keys, key()])
+
+
+@pytest.mark.spec("cache.read-only")
+@pytest.mark.parametrize("target", ["cpu", H200], ids=str)
+def test_a_library_comes_from_a_cache_that_cannot_be_written(target, tmp_path, monkeypatch):
+    """Oracle: what is built is built in a private folder, with a warning; here nothing is."""
+    monkeypatch.setenv("TILEFOUNDRY_CACHE_DIR", str(tmp_path))
+    first = compile(product, target=target)
+    monkeypatch.setattr(place, "_why_unwritable", lambda directory: "Read-only file system")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = compile(product, target=target)
+    assert again._linked == first._linked and again._linked.library_path.startswith(str(tmp_path))
 
 
 @pytest.mark.spec("pipeline.libraries")
