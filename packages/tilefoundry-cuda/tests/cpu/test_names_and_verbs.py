@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
 import tilefoundry
 from tilefoundry import CompilerOptions, CpuTarget, CudaTarget, func, jit, lower, module
+from tilefoundry.codegen.cpu.decompose import DecomposeRows
 from tilefoundry.dsl import ConstTensor, DimVar, DimVarRangePat, Mesh, Tensor, Topology, tf
 from tilefoundry.ir.errors import LoweringError, UnsupportedError
 from tilefoundry.ir.tir.function import PrimFunction
+from tilefoundry.verbs import as_module
 
 from .harness import Program, constant
 
@@ -43,6 +47,33 @@ def test_an_extent_may_share_its_name_with_a_parameter_a_result_and_the_function
     assert [param.name for param in compiled.type.input_params] == ["x", "slab"]
     with pytest.raises(ValueError, match=f"step: x gives {name} = 50"):
         compiled(torch.randn(50, 4), b)
+
+
+def _with_values_called(names, op):
+    """``op`` of the first values, then sums of functions of all of them, which are called ``names``."""
+    p = Program("step")
+    params = [p.param(name, (1, 2, 3, 16)) for name in names]
+    before = p("tanh", params[0])
+    attrs = {"group": 16} if op == "quant" else {}
+    made = p(op, *params[: 3 if op == "attention" else 1], **attrs)
+    total = p("add", p("cast", p.items(made)[0] if op == "quant" else made, dtype="f32"), before)
+    for param in params[1:]:
+        total = p("add", total, p("sin", param))
+    return p.done(total)
+
+
+@pytest.mark.spec("case.names")
+@pytest.mark.parametrize("op", ["softmax", "rms_norm", "layer_norm", "attention", "quant"])
+def test_values_may_be_called_as_the_steps_of_an_op_are(op):
+    """Oracle: the evaluator, on the program whose values have the names that the pass gives to the op's steps."""
+    plain = as_module(_with_values_called(["own_a", "own_b", "own_c"], op))
+    stmts = DecomposeRows().run(plain).entry_function().stmts()
+    steps = list(dict.fromkeys(s.target.name for s in stmts if not re.fullmatch(r"v\d+", s.target.name)))
+    assert len(steps) > 3
+    program = _with_values_called(steps, op)
+    tensors = [torch.randn(1, 2, 3, 16) for _ in steps]
+    wanted = tilefoundry.evaluate(program, *tensors)
+    torch.testing.assert_close(jit(program, target="cpu")(*tensors), wanted, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.spec("case.names")

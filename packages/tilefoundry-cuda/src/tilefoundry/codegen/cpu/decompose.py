@@ -56,9 +56,9 @@ class Decomposer(Copier):
         return Copier.stmt(self, stmt)
 
     def emit(self, op: str, *args: Atom, name: str = "row", **attrs: object) -> Atom:
-        """Append ``op(*args, **attrs)`` and give its value."""
+        """Append ``op(*args, **attrs)`` and give its value, which has no name that the program could mean."""
         call = HIR_OPS[op].call(args, attrs)
-        bind = Bind(self.define(_named(name, call), call.type), call)
+        bind = Bind(Var(call.type, self.names.fresh(self.prefix + name)), call)
         self._out.append(bind)
         return bind.target
 
