@@ -372,3 +372,21 @@ def test_write_backs_to_slabs_of_its_own_are_page_locked():
         found = host(carrier.project(tensor, choose(*range(8)), order="tile").wait())
         assert torch.equal(found, expected)
     carrier.release()
+
+
+def test_tiles_that_are_no_boxes_of_leaves_are_read_by_index():
+    """Tiles of 3 over leaves 2 and 3, one place on the device. Oracle: torch."""
+    secondary = sw.CPU(6)
+    secondary.flat().copy_(torch.arange(6.0))
+    carrier = TiledEvictable(sw.CUDA(0), secondary, (2,), (3,), primary_capacity=1)
+    tiled = carrier.full_tensor(sw.Layout(((2, 1, 3),), ((1, 0, 2),)))
+    mate = sw.Tensor(sw.from_torch(torch.arange(12.0, device="cuda") + 1).carrier, 0, sw.Layout(((2, 2, 3),)))
+    mine, theirs = torch.arange(6.0).view(3, 1, 2), (torch.arange(12.0) + 1).view(3, 2, 2)
+    result = sw.mul(tiled, mate)
+    assert torch.equal(torch.tensor(result.tolist()), (mine * theirs).reshape(-1))
+    ones = sw.Tensor(sw.from_torch(torch.ones(12, device="cuda")).carrier, 0, sw.Layout(((2, 2, 3),)))
+    result.backward(ones)
+    found = tiled.grad.carrier.project(tiled.grad, TileSelection([range(2)])).wait()
+    assert torch.equal(torch.tensor(found.tolist()), theirs.sum(1).reshape(-1))
+    assert torch.equal(torch.tensor(mate.grad.tolist()), mine.expand(3, 2, 2).reshape(-1))
+    assert carrier.stats().peak_resident_tiles == 1
