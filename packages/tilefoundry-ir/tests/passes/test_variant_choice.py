@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tilefoundry import evaluate, func, module
-from tilefoundry.dsl import DimVar, DimVarRangePat, Tensor, ceildiv, tf
+from tilefoundry.dsl import DimVar, DimVarRangePat, Tensor, ceildiv, tf, tile
 from tilefoundry.inspection import as_script
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import LoweringError
@@ -53,6 +53,13 @@ class V:
     @func
     def rounded(x: Tensor[(N, 3), "f32"]) -> Tensor[(ceildiv(N, 4),), "f32"]:
         return pick(tf.zeros(Tensor[(ceildiv(N, 4),), "f32"]))
+
+    @func
+    def tiled(x: Tensor[(N,), "f32"]) -> Tensor[(N,), "f32"]:
+        y = x
+        for i in tile(N, 16):
+            y = tf.insert_slice(y, pick(x[i]), (i,))
+        return y
 
     @func
     def outer(x: Tensor[(N,), "f32"]) -> Tensor[(N,), "f32"]:
@@ -116,8 +123,9 @@ def test_two_extents_choose_one_inside_of_the_other():
 
 
 @pytest.mark.spec("passes.inline.variants")
-def test_an_extent_that_is_rounded_chooses_no_variant():
+@pytest.mark.parametrize("entry", ["rounded", "tiled"])
+def test_an_extent_that_is_rounded_or_a_loops_chooses_no_variant(entry):
     with pytest.raises(
         LoweringError, match=r"pick: which variant runs depends on K = .*; call it as the entry"
     ):
-        inlined("rounded")
+        inlined(entry)

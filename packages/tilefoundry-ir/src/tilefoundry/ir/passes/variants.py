@@ -36,12 +36,12 @@ def chosen_variant(callee: Function, given: Mapping[str, Dim], path: str, ranges
         callee: of the call.
         given: the callee's extents at the call.
         path: of the callee, for messages.
-        ranges: what is known of the caller's extents.
+        ranges: what is known of the entry's extents.
 
     Raises:
         Undecided: a narrower range of one extent would tell.
         Uncovered: no variant is for these extents.
-        LoweringError: the callee has no body, or its extent follows from several of the caller's.
+        LoweringError: the callee has no body, or its extent follows from several of the entry's, or from a loop's.
     """
     if not callee.variants:
         if callee.body is None:
@@ -61,16 +61,17 @@ def chosen_variant(callee: Function, given: Mapping[str, Dim], path: str, ranges
         cuts += [edge for edge in (pattern.lo, pattern.hi) if low < edge <= high]
     if not cuts:
         raise Uncovered(f"{path}: no variant covers {name} = {value}; add one with @{callee.name}.specialize")
-    raise _where_to_cut(value, cuts, path, name)
+    raise _where_to_cut(value, cuts, path, name, ranges)
 
 
-def _where_to_cut(value: Dim, edges: list[int], path: str, name: str) -> Undecided:
+def _where_to_cut(value: Dim, edges: list[int], path: str, name: str, ranges: Ranges) -> Undecided:
     found = dim_vars(value)
-    linear = linear_in(value, found[0]) if len(found) == 1 else None
+    cuttable = len(found) == 1 and found[0].name in ranges
+    linear = linear_in(value, found[0]) if cuttable else None
     if linear is None:
         raise LoweringError(
-            f"{path}: which variant runs depends on {name} = {value}, which is not one extent times an integer plus "
-            f"another; call it as the entry, or give the call such a {name}"
+            f"{path}: which variant runs depends on {name} = {value}, which is not one extent of the entry times an "
+            f"integer plus another; call it as the entry, or give the call such a {name}"
         )
     factor, rest = linear
     return Undecided(found[0].name, tuple(sorted({_first(factor, edge - rest) for edge in edges})))
