@@ -55,8 +55,7 @@ def _own_bytes(stmt: TirStmt) -> int:
         length = stmt.elements or _static((stmt.stop,)) // stmt.threads
         return length * sum(_item_bytes(pack) for pack in (*stmt.loads, *stmt.stores) if pack.once)
     if isinstance(stmt, TileCopy):
-        parts = [part for part in (stmt.source, stmt.target) if part.space == "gmem"]
-        return sum(map(_part_bytes, parts))
+        return sum(_part_bytes(part) for part in (stmt.source, stmt.target) if isinstance(part, Part))
     return 0
 
 
@@ -67,7 +66,7 @@ def _product_bytes(stmt: TileMatmul) -> int:
 
 
 def _part_bytes(part: Part) -> int:
-    return _static(part.shape) * dtype_of(part.buffer).itemsize
+    return _static(part.shape) * dtype_of(part.buffer).itemsize if part.space == "gmem" else 0
 
 
 def _item_bytes(pack: Pack) -> int:
