@@ -26,6 +26,7 @@ RULES = {
     "placement.open-scopes": "A kernel's mesh is its launch, chosen or written; one that does not fit is refused with "
     "one that does.",
     "workspace.one": "A call takes at most one workspace, whose places are shared by what is not needed at once.",
+    "reductions.split": "On a GPU, reductions of many elements to few results go in two steps, over many blocks.",
     "reductions.order": "Equal inputs give equal bits, whichever blocks finish first.",
     "placement.erased": "On a CPU, placement that keeps values is dropped.",
     "loops.static": "Short loops with static bounds are written out.",

@@ -21,6 +21,7 @@ from tilefoundry.codegen.cuda.prims import LowerPrims, OnGraphs
 from tilefoundry.codegen.cuda.resources import cuda_records
 from tilefoundry.codegen.cuda.schedule import accepts, schedule
 from tilefoundry.codegen.cuda.source import emit_kernel
+from tilefoundry.codegen.cuda.split_reductions import SplitReductions
 from tilefoundry.codegen.cuda.supported import host_answers
 from tilefoundry.codegen.launch_paths import named_by_path, with_ranges
 from tilefoundry.codegen.linkable import LinkableModule
@@ -63,6 +64,7 @@ _PLACING: tuple[Pass, ...] = (
     UnrollLoops(),
     ErasePlacement(),
     DecomposeRows(),
+    SplitReductions(),
     Canonicalise(),
     RemoveDeadCode(),
     CheckSupported("cuda"),
