@@ -216,6 +216,24 @@ def test_a_hold_keeps_tiles_and_shows_where_they_lie(tiled):
         _ = held.slots
 
 
+@pytest.mark.spec("HOLD")
+def test_holds_that_overlap_end_one_by_one(tiled):
+    made = tiled.make(primary_capacity=3)
+    core = made.carrier._core
+    with made.carrier.hold(choose(3, 0)):
+        with made.carrier.hold(choose(0, 1)), made.carrier.hold(choose(0)):
+            assert core.held == {0: 3, 1: 1, 3: 1}
+        # Captures ask for exactly this: the outer hold still has both of its tiles.
+        assert core.held == {0: 1, 3: 1}
+    assert not core.held
+
+
+@pytest.mark.spec("HOLD")
+def test_slots_of_an_empty_hold_are_refused_by_name(tiled):
+    with tiled.make().carrier.hold(TileSet()) as held, pytest.raises(RuntimeError, match="no tiles"):
+        _ = held.slots
+
+
 def test_metadata_of_a_huge_carrier_costs_what_a_small_one_costs(tiled):
     class Phantom(sw.Carrier):
         """Slots that are only counted."""

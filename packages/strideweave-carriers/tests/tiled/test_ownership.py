@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 import strideweave as sw
 from strideweave.carriers import tiled_evictable
@@ -73,6 +74,17 @@ def test_a_tier_is_full_or_empty(sizes):
     with pytest.raises(ValueError, match=r"expected 0 .* or 4"):
         TiledEvictable(primary, secondary, (2,), (2,))
     assert not primary.is_owned() and not secondary.is_owned()
+
+
+@pytest.mark.parametrize("shift", [0, 2])
+@pytest.mark.parametrize("make", [lambda a, b: TiledEvictable(a, b, (2,), (2,)), sw.Evictable])
+def test_tiers_that_share_storage_are_refused_and_stay_free(make, shift):
+    memory = torch.arange(6.0)
+    primary, secondary = sw.from_torch(memory[:4]).carrier, sw.from_torch(memory[shift : shift + 4]).carrier
+    with pytest.raises(RuntimeError, match=r"share.* storage"):
+        make(primary, secondary)
+    assert not primary.is_owned() and not secondary.is_owned()
+    assert memory.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 @pytest.mark.spec("A6")

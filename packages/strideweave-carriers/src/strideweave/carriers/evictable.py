@@ -31,7 +31,7 @@ class Evictable(Carrier):
         TypeError: a tier is no ordinary carrier, the primary does not compute, one carrier is given twice, or
             the element types differ.
         ValueError: both tiers are empty, or full with different sizes.
-        RuntimeError: a tier is released, owned or immutable.
+        RuntimeError: a tier is released, owned or immutable, or the two share storage.
     """
 
     dependent = True
@@ -188,6 +188,10 @@ def _check_tiers(primary: Carrier, secondary: Carrier) -> None:
         )
     for tier in (primary, secondary):
         tier.require_writable("Evictable")
+    if primary.shares_storage(secondary):
+        raise RuntimeError(
+            "Evictable: the tiers share storage, so that freeing one would lose the values; pass two"
+        )
     sizes = primary.size(), secondary.size()
     if not any(sizes) or (all(sizes) and sizes[0] != sizes[1]):
         raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 from ...movement.transfer import transfer_for
@@ -49,12 +50,18 @@ def check_types(primary: object, secondary: object, overlay: object, policy: obj
 
 
 def check_free(tiers: Sequence[tuple[str, Carrier]]) -> None:
-    """Raise RuntimeError for a tier that is released or owned."""
+    """Raise RuntimeError for a tier that is released or owned, or for two that share storage."""
     for name, tier in tiers:
         tier.require_live(f"TiledEvictable {name}")
         if tier.is_owned():
             raise RuntimeError(
                 f"TiledEvictable {name}: the {type(tier).__name__} is owned by another carrier; pass a free one"
+            )
+    for (first, one), (second, other) in combinations(tiers, 2):
+        if one.shares_storage(other):
+            raise RuntimeError(
+                f"TiledEvictable {second}: shares storage with the {first}, where a tile would overwrite its own "
+                "copy; pass memory of its own"
             )
 
 

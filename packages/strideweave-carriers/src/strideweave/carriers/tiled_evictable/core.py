@@ -7,6 +7,7 @@ lock.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,8 @@ class Core:
         """Whether this is a forked child's copy of a core that cannot go on there."""
         self.peak_resident = self.table.resident_count()
         self.released = False
-        self.held: dict[int, Request] = {}
+        self.held: Counter[int] = Counter()
+        """How many holds keep a tile where it is."""
         self.standing: dict[int, Standing] = {}
         """Where selections lie that were found on primary as a whole, by the identity of their codes."""
         self.gathering = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from .acquire import acquire
@@ -47,7 +48,8 @@ class Hold:
         request.completion.result()
         self._request = request
         self._settle_index()
-        core.held.update(dict.fromkeys(self._codes, request))
+        with core.lock:
+            core.held.update(self._codes)
         return self
 
     def _settle_index(self) -> None:
@@ -61,8 +63,8 @@ class Hold:
 
     def __exit__(self, *_: object) -> None:
         if self._request is not None:
-            for code in self._codes:
-                self._core.held.pop(code, None)
+            with self._core.lock:
+                self._core.held -= Counter(self._codes)
             self._core.mover.finish()
             self._request.close()
             self._request, self._slots = None, {}
@@ -81,6 +83,8 @@ class Hold:
         if self._request is None:
             raise RuntimeError("hold: slots exist within the with block only")
         slabs = {s.slab for s in self._slots.values()}
+        if not slabs:
+            raise RuntimeError("hold: slots of no tiles lie nowhere; hold at least one tile")
         if len(slabs) != 1:
             raise RuntimeError(
                 f"hold: the tiles lie in {len(slabs)} slabs; construct the carrier with primary_capacity= to get one"
