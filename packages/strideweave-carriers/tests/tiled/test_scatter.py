@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import strideweave as sw
 from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, TileSet, TileState
@@ -232,6 +233,34 @@ def test_update_writes_in_place_once(tiled):
     full[[3, 0, 2]] += values
     assert torch.equal(tiled.by_mode(_whole(made.tensor)), full) and made.carrier.version == 2
     assert made.carrier.dirty_tiles == THREE.tile_set
+
+
+@pytest.mark.parametrize("source", ["from_torch", "copied", "safetensors", "scatter", "gradient"])
+def test_an_update_goes_where_the_tensor_that_was_handed_out_has_it(source, tmp_path):
+    """Oracle: torch indexing, last axis fastest, of what was handed out before."""
+    values = torch.randn(4, 3, 2, generator=torch.Generator().manual_seed(3))
+    tensor = _handed_out(source, values, tmp_path)
+    piece, update = compact(5)
+    with sw.no_grad():
+        result = tensor.carrier.update(THREE, piece).wait()
+        found = tensor.carrier.project(tensor, THREE).wait()
+    assert torch.equal(sw.to_torch(found), update)
+    assert result.layout == tensor.layout == tensor.carrier.full_tensor().layout
+
+
+def _handed_out(source: str, values: torch.Tensor, folder) -> sw.Tensor:
+    experts = TiledEvictable.from_torch(values, (1, 3, 2), copy=source == "copied" or None)
+    if source == "safetensors":
+        save_file({"w": values}, folder / "experts.safetensors")
+        return TiledEvictable.from_safetensors(folder / "experts.safetensors", "w", (1, 3, 2))
+    if source == "scatter":
+        return experts.carrier.scatter(compact()[0], experts, THREE).wait()
+    if source == "gradient":
+        sw.reduce_sum(experts.carrier.project(experts, THREE).wait(), "a b c -> a b").backward(
+            sw.ones((3, 3))
+        )
+        return experts.grad
+    return experts
 
 
 @pytest.mark.parametrize("reduction", ["replace", "add"])

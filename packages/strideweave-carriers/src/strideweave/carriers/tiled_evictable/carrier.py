@@ -86,11 +86,12 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
         self._adopt(core, residency_policy, [tier for _, tier in tiers])
 
     @classmethod
-    def _over(cls, core: Core) -> TiledEvictable:
-        """A carrier over a fresh core that nobody else knows."""
+    def _over(cls, core: Core, layout: Layout) -> Tensor:
+        """The full Tensor, with ``layout``, over a carrier of a fresh core that nobody else knows."""
         self = cls.__new__(cls)
         self._adopt(core, None, [])
-        return self
+        self._own_layout = layout
+        return Tensor(self, 0, layout)
 
     @classmethod
     def from_torch(
@@ -138,6 +139,7 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
     def _adopt(self, core: Core, policy: ResidencyPolicy | None, tiers: list[Carrier]) -> None:
         Carrier.__init__(self, core.dtype, True)
         self._core, self._policy, self._tiers = core, policy, tiers
+        self._own_layout: Layout | None = None
         self._footprints: dict[Layout, Footprint] = {}
         self._forms: dict[tuple[int, int, tuple[int, ...], str], tuple[Packing, Layout]] = {}
 
@@ -196,14 +198,24 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
         return sources.row_major_layout(self._core.geometry)
 
     def full_tensor(self, layout: Layout | None = None) -> Tensor:
-        """The full logical Tensor, with ``canonical_layout()`` or another compatible Layout.
+        """The full logical Tensor, with a Layout that is compatible with the tiles.
+
+        Without ``layout`` it is read as it was handed out: by ``from_torch``, ``from_safetensors``, a scatter or a
+        backward. A carrier that was constructed has ``canonical_layout()``.
 
         Raises:
             ValueError: ``layout`` is not compatible with the tiles.
         """
-        chosen = self.canonical_layout() if layout is None else layout
+        chosen = self._own_layout if layout is None else layout
+        if chosen is None:
+            chosen = self.canonical_layout()
         self._footprint(chosen, 0, "full_tensor")
         return Tensor(self, 0, chosen)
+
+    def _handed_out(self, layout: Layout) -> Tensor:
+        """``full_tensor(layout)``, which is what ``full_tensor()`` gives from now on."""
+        self._own_layout = layout
+        return self.full_tensor(layout)
 
     def compute_class(self) -> type[Carrier]:
         return self.primary_class
@@ -280,8 +292,9 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
     ) -> AwaitMove[Tensor]:
         """Begin to write ``compact`` into this carrier's own tiles, all or none; the version advances once.
 
-        Not differentiable. The handle gives ``full_tensor()``. Refused while requests need one of the tiles.
-        Raises as ``scatter``; also ValueError for more tiles than ``primary_capacity``.
+        Not differentiable. Values go where ``full_tensor()``, which the handle gives, has them. Refused while
+        requests need one of the tiles. Raises as ``scatter``; also ValueError for more tiles than
+        ``primary_capacity``.
         """
         return update(self, selection, compact, reduction)
 

@@ -38,7 +38,7 @@ def whole(carrier: TiledEvictable) -> TileSelection:
 
 def tiled(carrier: TiledEvictable, core: Core, layout: Layout) -> Tensor:
     """A detached tensor over a fresh core."""
-    return detached(Tensor(type(carrier)._over(core), 0, layout))
+    return detached(type(carrier)._over(core, layout))
 
 
 def on_primary_class(core: Core, tensor: Tensor) -> Tensor:

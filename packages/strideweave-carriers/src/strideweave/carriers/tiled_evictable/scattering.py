@@ -89,8 +89,8 @@ def scatter(
         check_readable(core, codes, "scatter")
     plan = ask_policy(core, carrier._policy, codes, "scatter")
     fresh = like(core, "zero" if core.table.initial == "zero" else "invalid")
-    result = type(carrier)._over(fresh)
-    tensor = Tensor(result, 0, template.layout)
+    tensor = type(carrier)._over(fresh, template.layout)
+    result = tensor.carrier
     attach(tensor, _node(carrier, compact, template, chosen, reduction))
     compact.carrier.hold_for_read()
     carrier.hold_for_read()

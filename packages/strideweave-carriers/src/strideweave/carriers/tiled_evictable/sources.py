@@ -114,7 +114,7 @@ def from_safetensors(
     secondary = FileBacked.from_extents(extents, dtype)
     tier = CPU(0, dtype=dtype) if primary is None else primary
     carrier = cls(tier, secondary, geometry.grid_shape, geometry.tile_shape, **options)
-    return carrier.full_tensor(row_major_layout(geometry))
+    return carrier._handed_out(row_major_layout(geometry))
 
 
 def from_torch(
@@ -151,7 +151,7 @@ def from_torch(
         carrier = cls(
             values, CPU(0, dtype=plain.dtype()), geometry.grid_shape, geometry.tile_shape, **options
         )
-    return carrier.full_tensor(layout)
+    return carrier._handed_out(layout)
 
 
 def _fits(layout: Layout, geometry: TileGeometry) -> bool:
