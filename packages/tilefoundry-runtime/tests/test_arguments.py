@@ -85,5 +85,5 @@ def test_parameters_serve(affine):
 
 
 def test_activations_alone_point_at_bind(affine):
-    with pytest.raises(TypeError, match=r"1 weights are inputs too.*\.bind\(loaded\)"):
+    with pytest.raises(TypeError, match=r"its weights \(.*w\) are inputs too.*\.bind\(loaded\)"):
         affine(X)

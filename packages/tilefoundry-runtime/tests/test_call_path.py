@@ -45,10 +45,10 @@ def test_any_number_of_parameters(inputs, outputs):
         assert results.tolist() == [inputs] * 3
     assert all(out.tolist() == [inputs] * 3 for out in given)
     for wrong in {0, inputs - 1, inputs + outputs + 1} - {inputs}:
-        with pytest.raises(TypeError, match=f"total takes {inputs} inputs .*got {wrong} arguments"):
+        with pytest.raises(TypeError, match=f"total takes {inputs} inputs? .*got {wrong} arguments"):
             entry(*ones(wrong))
     if outputs == 2:
-        with pytest.raises(TypeError, match="those and all 2 outputs"):
+        with pytest.raises(TypeError, match="or those and its outputs"):
             entry(*ones(inputs), given[0])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
@@ -117,3 +119,10 @@ def test_gradients_are_not_recorded_and_arguments_not_written():
     x, y = f32(2, 4).requires_grad_(), f32(2).requires_grad_()
     out = evaluate(scale, x, y)
     assert not out.requires_grad and x.grad is None and torch.equal(x, f32(2, 4))
+
+
+def test_without_torch_the_extra_that_brings_it_is_named(monkeypatch):
+    """Oracle: an import of torch fails, as where the extra was left out."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'tilefoundry-ir\[eval\]'"):
+        evaluate(halves, object())

@@ -44,10 +44,18 @@ def evaluate(
 
     Raises:
         TypeError: no Function, or a wrong number of arguments.
+        ModuleNotFoundError: torch is not installed, as the extra ``eval`` would have it.
         EvaluationError: an argument that disagrees with its declaration; an index, window or divisor that is
             only wrong for these values. A note on the error says which statement failed.
     """
-    import torch
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "evaluate computes with torch, which is not installed; install it with: "
+            "pip install 'tilefoundry-ir[eval]'",
+            name=error.name,
+        ) from error
 
     with torch.no_grad():
         return _run_function(_the_function(function), tensors, constants, torch.device(device or "cpu"))

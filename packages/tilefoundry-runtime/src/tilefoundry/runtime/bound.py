@@ -72,9 +72,10 @@ class BoundModule:
 
     def _wrong_count(self, count: int) -> str:
         names = ", ".join(p.name for p in self.type.activation_params) or "none"
+        outputs = ", ".join(p.name for p in self.type.output_params) or "none"
         return (
-            f"{self.type.name} takes its activations alone ({names}), or those and all "
-            f"{self.type.output_count} outputs, got {count}; its weights are bound"
+            f"{self.type.name} takes its activations alone ({names}), or those and its outputs "
+            f"({outputs}), got {count} arguments; its weights are bound"
         )
 
     def __repr__(self) -> str:
@@ -101,7 +102,9 @@ def gathered(type: EntryABI, constants: LoadedModule | Mapping[str, Any]) -> dic
         found = {index: constants[path] for index, path in type.constants}
     else:
         raise TypeError(
-            f"{type.name}: bind takes a LoadedModule or a mapping, got {constants.__class__.__name__}"
+            f"{type.name}: bind takes a LoadedModule or a mapping of tensors, got "
+            f"{constants.__class__.__name__}; give it what the Module's load(resource) returns, or, without the "
+            "Module, a dict by the weights' dotted paths"
         )
     _check_constants(type, found)
     return found

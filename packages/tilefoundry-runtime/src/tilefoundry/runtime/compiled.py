@@ -152,15 +152,17 @@ class CompiledModule(RuntimeModule):
     def _wrong_count(self, count: int) -> str:
         constants = len(self.type.constants)
         if constants and count == self.type.input_count - constants:
+            weights = ", ".join(path for _, path in self.type.constants[:3])
+            weights += f" and {constants - 3} more" if constants > 3 else ""
             return (
-                f"{self.name}: its {constants} weights are inputs too, and {count} activations alone were given; "
+                f"{self.name}: its weights ({weights}) are inputs too, and only its activations were given; "
                 "call the result of .bind(loaded), where loaded is a reading of the Module"
             )
         given = ", ".join(p.name for p in self.type.input_params) or "none"
         taken = ", ".join(p.name for p in self.type.output_params) or "none"
+        inputs = f"{self.type.input_count} input{'s' if self.type.input_count > 1 else ''}"
         return (
-            f"{self.name} takes {self.type.input_count} inputs ({given}), or those and all "
-            f"{self.type.output_count} outputs ({taken}), got {count} arguments"
+            f"{self.name} takes {inputs} ({given}), or those and its outputs ({taken}), got {count} arguments"
         )
 
     def check_torch(self, args: Sequence[Any]) -> None:
