@@ -6,6 +6,7 @@ Bookkeeping only, guarded by the owner's lock; the owner allocates slabs outside
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..base import Carrier
@@ -29,6 +30,9 @@ class Slot(NamedTuple):
 
     slab: Slab
     place: int
+
+
+_PLACE = itemgetter(1)
 
 
 class SlotPool:
@@ -68,7 +72,7 @@ class SlotPool:
     def tidy(self) -> None:
         """Order the free slots, so that tiles placed together lie together and move as one run."""
         if not self._sorted:
-            self._free.sort(key=_index, reverse=True)
+            self._free.sort(key=_PLACE, reverse=True)
             self._sorted = True
 
     def missing(self, count: int) -> int:
@@ -138,7 +142,3 @@ class SlotPool:
     def allocated(self) -> int:
         """Slots that storage exists for."""
         return self._total
-
-
-def _index(slot: Slot) -> int:
-    return slot.place
