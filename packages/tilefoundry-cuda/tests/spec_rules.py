@@ -61,7 +61,10 @@ RULES = {
     "streams.current": "Work goes to the framework's current stream.",
     "streams.graphs": "Calls can be captured, and a graph replays on new values.",
     "barrier.resident": "A grid that cannot be resident together is refused before the launch.",
-    # Caches
+    # Options, caches
+    "options.sources": "Sources lie beside a library where they were asked for, also where it was built before; "
+    "nothing else is left behind.",
+    "options.flags": "Levels, line tables and further flags reach the compiler that is chosen.",
     "cache.key": "A library's key covers sources, flags, architecture, both compilers, headers and tvm-ffi.",
     "cache.second-process": "A second process does not compile.",
     "cache.damaged": "Damaged entries are built again.",
@@ -73,6 +76,7 @@ RULES = {
     "cache.variable": "A variable moves the cache.",
     "cache.headers": "The runtime's headers are precompiled from the second library on, or not at all.",
     "tools.errors": "Missing, too old, and unable to target this GPU are errors of their own.",
+    "tools.cache": "The cache is shown, pruned, cleared and warmed from the command line.",
     "tools.doctor": "doctor says what was found and one remedy for what was not.",
     # The C++ runtime
     "cpp.one-target": "The umbrella asks for exactly one target, in a sentence.",

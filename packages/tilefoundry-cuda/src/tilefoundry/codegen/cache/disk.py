@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from typing import Any
 
 from filelock import FileLock
 
-__all__ = ["DiskCache", "Usage", "facts_of"]
+__all__ = ["DiskCache", "Usage", "facts_of", "keep_beside"]
 
 LIBRARY = "library.so"
 RECORD = "entry.json"
@@ -159,6 +160,22 @@ class DiskCache:
 def facts_of(library: Path) -> dict[str, Any]:
     """What the builder of ``library``, a path that a cache gave, said of it; empty where it said nothing."""
     return json.loads((library.parent / RECORD).read_text())["facts"]
+
+
+def keep_beside(library: Path, name: str, text: str) -> None:
+    """Leave ``text`` as the file ``name`` beside ``library``, a path that a cache gave; equal keys bring equal texts.
+
+    Warns where the cache cannot be written.
+    """
+    file = library.parent / name
+    if file.exists():
+        return
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False, encoding="utf-8") as written:
+            written.write(text)
+        os.replace(written.name, file)
+    except OSError as error:
+        warnings.warn(f"{file}: sources are not kept ({error.strerror or error})", stacklevel=2)
 
 
 def _digest(path: Path, facts: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from tilefoundry.codegen.cache import DiskCache, cache_directory, configured_directory
+from tilefoundry.codegen.cache import DiskCache, cache_directory, configured_directory, keep_beside
 from tilefoundry.codegen.cpu.arch import march_flags
 from tilefoundry.codegen.headers import include_dirs
 from tilefoundry.codegen.linkable import LinkableModule
@@ -45,9 +45,11 @@ def link_cpu(linkable: LinkableModule, options: CompilerOptions) -> LinkedModule
         headers = cpu_headers(root, target, options)
 
         def build(folder: Path) -> None:
-            _compile(linkable.source, folder, ffi, headers, keep=options.keep_sources)
+            _compile(linkable.source, folder, ffi, headers)
 
         library = DiskCache(root).get_or_build(key, build)
+    if options.keep_sources:
+        keep_beside(library, _SOURCE, linkable.source)
     return LinkedModule(str(library), linkable.source, linkable.entry, "cpu", target.arch, linkable.kernels)
 
 
@@ -91,14 +93,13 @@ def cpu_headers(root: Path, target: CpuTarget, options: CompilerOptions) -> Prec
     return PrecompiledHeaders(root, compiler, flags, includes, f"{headers_digest()} {ffi.version}")
 
 
-def _compile(source: str, folder: Path, ffi: FfiPaths, headers: PrecompiledHeaders, *, keep: bool) -> None:
+def _compile(source: str, folder: Path, ffi: FfiPaths, headers: PrecompiledHeaders) -> None:
     file = folder / _SOURCE
     file.write_text(source)
     headers.compile(
         [str(file), "-o", str(folder / "library.so"), f"-L{ffi.library}", "-ltvm_ffi", "-ldl"], folder
     )
-    if not keep:
-        file.unlink()
+    file.unlink()
 
 
 @cache

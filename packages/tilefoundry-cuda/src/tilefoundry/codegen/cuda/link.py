@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tilefoundry.codegen.cache import DiskCache, cache_directory, configured_directory, facts_of
+from tilefoundry.codegen.cache import DiskCache, cache_directory, configured_directory, facts_of, keep_beside
 from tilefoundry.codegen.cuda.emit import CudaSource
 from tilefoundry.codegen.cuda.resources import image_facts, with_facts
 from tilefoundry.codegen.cuda.toolchain import DeviceHeaders, find_headers, find_nvcc, find_nvrtc, read_image
@@ -33,6 +33,7 @@ from tilefoundry.target import CompilerOptions, CudaTarget
 __all__ = ["DeviceTool", "compile_images", "device_headers", "device_tool", "host_headers", "link_cuda"]
 
 _SHOWN = 40
+_ENTRY = "entry.cc"
 _OBJECT = "entry.o"
 _FACTS = "facts 2"
 """Part of every key: which reading of the images lies beside the libraries."""
@@ -75,9 +76,11 @@ def link_cuda(linkable: LinkableModule, source: CudaSource, options: CompilerOpt
         headers = host_headers(root, options)
 
         def build(folder: Path) -> dict[str, Any]:
-            return _build(source, folder, tool, headers, ffi, keep=options.keep_sources)
+            return _build(source, folder, tool, headers, ffi)
 
         library = DiskCache(root).get_or_build(key, build)
+    if options.keep_sources:
+        keep_beside(library, "source.txt", source.text())
     kernels = with_facts(linkable.kernels, facts_of(library))
     return LinkedModule(str(library), linkable.source, linkable.entry, "cuda", target.arch, kernels)
 
@@ -116,7 +119,9 @@ def device_tool(arch: str, options: CompilerOptions) -> DeviceTool:
         )
     headers = find_headers(nvrtc.version[0])
     includes = tuple(f"-I{path}" for path in (*include_dirs(), *headers.folders))
-    flags = ("-default-device", f"-arch={arch}", *common, *options.extra_flags)
+    # NVRTC's own level is its assembler's; 3 is what that takes without being told.
+    level = () if options.opt_level == 3 else (f"--ptxas-options=-O{options.opt_level}",)
+    flags = ("-default-device", f"-arch={arch}", *common, *level, *options.extra_flags)
     return DeviceTool("nvrtc", f"{nvrtc.version} {nvrtc.path} {headers.version}", flags, includes)
 
 
@@ -196,8 +201,6 @@ def _build(
     tool: DeviceTool,
     headers: PrecompiledHeaders,
     ffi: FfiPaths,
-    *,
-    keep: bool,
 ) -> dict[str, Any]:
     """The host object and the images side by side, then one link that embeds the images; what the images say of
     their kernels."""
@@ -210,12 +213,10 @@ def _build(
     (folder / "images.s").write_text("".join(_embedding(i) for i in images) + _NO_EXECSTACK)
     library = ["-o", "library.so", f"-L{ffi.library}", "-ltvm_ffi", "-ldl"]
     _run([headers.compiler.path, "-shared", "-fPIC", _OBJECT, "images.s", *library], folder)
-    for name in [_OBJECT, "images.s", *(f"image{i}.cubin" for i in images)]:
+    for name in [_OBJECT, _ENTRY, "images.s", *(f"image{i}.cubin" for i in images)]:
         (folder / name).unlink()
-    if keep:
-        (folder / "source.txt").write_text(source.text())
-    else:
-        (folder / "entry.cc").unlink()
+    for i in images:
+        (folder / f"image{i}.cu").unlink(missing_ok=True)  # nvcc reads a file, NVRTC none
     return facts
 
 
@@ -230,8 +231,8 @@ _NO_EXECSTACK = '.section .note.GNU-stack,"",%progbits\n'
 
 
 def _compile_host(source: CudaSource, folder: Path, headers: PrecompiledHeaders) -> None:
-    (folder / "entry.cc").write_text(source.host)
-    headers.compile(["-c", "entry.cc", "-o", _OBJECT], folder)
+    (folder / _ENTRY).write_text(source.host)
+    headers.compile(["-c", _ENTRY, "-o", _OBJECT], folder)
 
 
 def _run(command: list[str], folder: Path) -> None:
