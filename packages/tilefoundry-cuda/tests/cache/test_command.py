@@ -10,8 +10,6 @@ import pytest
 from tilefoundry.cli import main
 from tilefoundry.codegen.cache import DiskCache
 
-pytestmark = pytest.mark.spec("tools.cache")
-
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
@@ -32,6 +30,7 @@ def _write(folder: Path, size: int) -> None:
     (folder / "library.so").write_bytes(bytes(size))
 
 
+@pytest.mark.spec("tools.cache")
 def test_show_lists_the_last_used_first(root, capsys):
     keys = filled(root, [1000, 3 * 2**20])
     assert main(["cache"]) == 0
@@ -41,6 +40,7 @@ def test_show_lists_the_last_used_first(root, capsys):
     assert all("last used 1970-01-01" in line for line in lines)
 
 
+@pytest.mark.spec("tools.cache")
 def test_prune_removes_the_least_recently_used_down_to_the_limit(root, capsys, monkeypatch):
     keys = filled(root, [5000, 5000, 5000])
     monkeypatch.setenv("TILEFOUNDRY_CACHE_LIMIT", "11000")
@@ -49,6 +49,7 @@ def test_prune_removes_the_least_recently_used_down_to_the_limit(root, capsys, m
     assert {usage.key for usage in DiskCache(root).entries()} == set(keys[1:])
 
 
+@pytest.mark.spec("tools.cache")
 def test_clear_removes_libraries_and_headers(root, capsys):
     filled(root, [10, 10])
     assert main(["cache", "clear"]) == 0
@@ -58,11 +59,13 @@ def test_clear_removes_libraries_and_headers(root, capsys):
     assert ": 0 libraries" in capsys.readouterr().out
 
 
+@pytest.mark.spec("tools.cache")
 def test_a_cache_that_is_not_there_is_empty(root, capsys):
     assert main(["cache"]) == 0 and ": 0 libraries, 0 B" in capsys.readouterr().out
     assert not root.exists()
 
 
+@pytest.mark.spec("tools.cache")
 def test_warm_precompiles_the_headers_of_both_targets(root, capsys, monkeypatch):
     monkeypatch.setenv("TILEFOUNDRY_PRECOMPILED", "1")
     assert main(["cache", "warm"]) == 0
