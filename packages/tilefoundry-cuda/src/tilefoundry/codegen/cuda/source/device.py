@@ -11,7 +11,7 @@ from tilefoundry.codegen.cuda.source.launch_order import overlaps
 from tilefoundry.codegen.cuda.source.matmul import FETCHING, shared_symbol
 from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
 from tilefoundry.codegen.cuda.statements import Combine, Packs, TileMatmul, inner_statements
-from tilefoundry.codegen.cuda.tiles import TileAsync, TileMma, TileReduce, TileShared, TileSync
+from tilefoundry.codegen.cuda.tiles import TileAsync, TileMma, TileReduce, TileShared, TileSync, dtype_of
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
@@ -26,6 +26,10 @@ __all__ = [
     "takes_turns",
     "used_features",
 ]
+
+
+_SEVERAL_COLUMNS = 8192
+"""From so many columns on a warp of a product of one row takes several."""
 
 
 def symbol_of(name: str) -> str:
@@ -87,7 +91,7 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
     written = written_buffers(tuple(inner_statements(function.body)))
     meets = any(isinstance(stmt, TileSync) for stmt in inner_statements(function.body))
     alone = [_param(p, p.name in written, not (meets and p.name in written)) for p in function.params]
-    bounds = f"__launch_bounds__({threads}) " if threads else ""
+    bounds = f"__launch_bounds__({threads}{_resident(function)}) " if threads else ""
     if takes_turns(function):
         bounds = "TILEFOUNDRY_PAIRED_BLOCKS " + bounds
     symbol = symbol_of(function.name)
@@ -114,6 +118,19 @@ def takes_dynamic_shared(function: PrimFunction) -> bool:
 def takes_turns(function: PrimFunction) -> bool:
     """Whether the blocks of a launch take the kernel's tiles in turns, so that more than are resident are no use."""
     return any(_fetches(stmt) for stmt in inner_statements(function.body))
+
+
+def _resident(function: PrimFunction) -> str:
+    """How many blocks a multiprocessor shall hold where that must be said: a product of one row by a column a warp runs
+    in one wave of six, for which the compiler else takes a few registers too many."""
+    return ", 6" if any(map(_takes_a_column_a_warp, inner_statements(function.body))) else ""
+
+
+def _takes_a_column_a_warp(stmt: object) -> bool:
+    if not isinstance(stmt, TileMatmul) or stmt.rows != 1 or stmt.rhs.strides[-2] != 1:
+        return False
+    narrow = all(dtype_of(view.buffer).itemsize <= 2 for view in (stmt.lhs, stmt.rhs))
+    return narrow and isinstance(stmt.columns, int) and stmt.columns < _SEVERAL_COLUMNS
 
 
 def _lies_in_launch(stmt: object) -> bool:
