@@ -146,6 +146,19 @@ def many(x: Tensor[(S, 4), "f32"]) -> Tensor[(S, 4), "f32"]:
     return tf.exp(x)
 
 
+@func
+def looped(x: Tensor[(8, 64), "f32"], w: Tensor[(S, 64, 64), "f32"]) -> Tensor[(8, 64), "f32"]:
+    for i in range(S):
+        x = tf.silu(x @ w[i])
+    return x
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.spec("placement.text")
+def test_loops_around_kernels(target):
+    assert "for i in range(S):" in same_code(looped, target)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.spec("placement.text")
 def test_variants(target):
