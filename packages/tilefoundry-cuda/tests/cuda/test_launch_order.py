@@ -75,7 +75,7 @@ def test_a_kernel_that_overlaps_waits_before_it_reads(program, overlaps):
     parts = BACKEND.emit(lower(program, target=H200), H200, CompilerOptions()).parts
     (text,) = parts.devices
     found = re.search(
-        r'extern "C" __global__ void [^(]*(?:\(\d+\) )?kernel_\w+\(([^)]*)\) \{(.*?)\n\}\n', text, re.S
+        r'extern "C" __global__ void [^(]*(?:\([\d, ]+\) )?kernel_\w+\(([^)]*)\) \{(.*?)\n\}\n', text, re.S
     )
     assert found is not None
     flags = re.search(r'\{"kernel_[^}]*, (true|false), (true|false)\},', parts.host, re.S)
