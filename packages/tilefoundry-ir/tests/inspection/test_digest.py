@@ -51,6 +51,15 @@ def test_orchestration_methods_do_not_count() -> None:
     assert digest(layer(method=" + 1")) == digest(layer())
 
 
+def test_what_callers_know_parameters_as_counts() -> None:
+    one = layer()
+    known, other = (
+        Module(one.name, one.functions, one.entry, metadata={"param_paths": paths})
+        for paths in (("x", "layer.w"), ("x", "w"))
+    )
+    assert digest(known) != digest(other)
+
+
 def test_metadata_does_not_count_and_needs_no_text() -> None:
     one = layer()
     noted = Module(one.name, one.functions, one.entry, metadata={"seen": object()}, methods=one.methods)
