@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import strideweave as sw
-from strideweave.testing.conformance import CarrierConformance, ComputeConformance
+from strideweave.testing import CarrierConformance, ComputeConformance
 
 pytestmark = pytest.mark.spec("carrier-surface")
 

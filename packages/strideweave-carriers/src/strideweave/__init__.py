@@ -89,6 +89,7 @@ if TYPE_CHECKING:
         ResidencyPlan,
         ResidencyPolicy,
         TiledEvictable,
+        TiledResidencyFacet,
         TileSelection,
         TileSet,
     )
@@ -141,6 +142,7 @@ __all__ = [
     "Evictable",
     # tiled carriers
     "TiledEvictable",
+    "TiledResidencyFacet",
     "TileSelection",
     "TileSet",
     "ResidencyPlan",

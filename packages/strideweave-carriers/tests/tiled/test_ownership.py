@@ -44,11 +44,12 @@ def test_promoting_one_expert_changes_only_its_residency(experts):
 def test_both_import_paths_give_the_same_objects():
     for name in (
         *("TiledEvictable", "TileSelection", "TileSet", "ResidencyPlan", "ResidencyPolicy"),
-        *("AwaitProjection", "AwaitResidency"),
+        *("AwaitProjection", "AwaitResidency", "TiledResidencyFacet"),
     ):
         assert getattr(sw, name) is getattr(tiled_evictable, name)
     for method in ("project", "scatter", "promote", "evict", "promote_async", "evict_async"):
         assert callable(getattr(tiled_evictable.TiledEvictable, method))
+    assert sw.definition_of(sw.TiledEvictable).facets == (sw.TiledResidencyFacet,)
 
 
 @pytest.mark.spec("A3")

@@ -1,8 +1,21 @@
 """For tests of carriers: conformance classes to derive from, faults and gates at the provider seam.
 
-Nothing here is needed to use the package; the conformance classes need pytest.
+Nothing here is needed to use the package. The conformance classes need pytest, so they load with their first use.
 """
+
+from typing import TYPE_CHECKING
 
 from .faults import Fault, Gate, fail_at, gated, sweep
 
-__all__ = ["Fault", "Gate", "fail_at", "gated", "sweep"]
+if TYPE_CHECKING:
+    from .conformance import CarrierConformance, ComputeConformance
+
+__all__ = ["CarrierConformance", "ComputeConformance", "Fault", "Gate", "fail_at", "gated", "sweep"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in ("CarrierConformance", "ComputeConformance"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import conformance
+
+    return getattr(conformance, name)
