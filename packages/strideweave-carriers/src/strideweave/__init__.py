@@ -224,6 +224,7 @@ _TILED = frozenset(
         "ResidencyPolicy",
         "AwaitProjection",
         "AwaitResidency",
+        "TiledResidencyFacet",
     )
 )
 
