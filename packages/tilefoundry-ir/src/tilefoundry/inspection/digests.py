@@ -29,8 +29,8 @@ def digest(node: Function | Module) -> str:
     own = node._cache.get(_KEY)
     if own is None:
         own = node._cache.setdefault(_KEY, _sha(as_script(node, program_only=True)))
-    around = (node.effective_topologies(), node.metadata.get(PARAM_PATHS))
-    return _sha(own + "\n" + value_text(around, Header(())))
+    known = f"\n{node.metadata[PARAM_PATHS]!r}" if PARAM_PATHS in node.metadata else ""
+    return _sha(own + "\n" + value_text(node.effective_topologies(), Header(())) + known)
 
 
 def _sha(text: str) -> str:
