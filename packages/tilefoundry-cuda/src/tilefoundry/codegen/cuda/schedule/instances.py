@@ -106,7 +106,8 @@ class Placement:
         """Extents of a block's two thread axes; a missing first one is 1."""
         if len(self.threads) > 2:
             self.refuse("a block has more than two thread axes", wanted)
-        return (1, *self.threads)[-2], self.threads[-1]
+        rows, lanes = self.threads if len(self.threads) == 2 else (1, self.thread_count)
+        return rows, lanes
 
     def scope(self, body: Sequence[TirStmt]) -> TirScope:
         """The statements under the mesh."""
