@@ -379,6 +379,10 @@ def test_stats_and_pictures(tiled):
     assert stats.promote_gigabytes_per_second > 0
     picture = xml.etree.ElementTree.fromstring(made.carrier.timeline_svg())
     assert len(picture.findall("{http://www.w3.org/2000/svg}rect")) == 3
+    page = xml.etree.ElementTree.fromstring(made.carrier.timeline_html().removeprefix("<!DOCTYPE html>"))
+    assert len(page.findall(".//{http://www.w3.org/2000/svg}rect")) == 3
+    cells = {row.find("th").text: row.find("td").text for row in page.findall(".//tr")}
+    assert (cells["misses"], cells["hit_rate"], cells["peak_resident_tiles"]) == ("4", "0.2", "2")
     trace = json.loads(made.carrier.chrome_trace())
     assert sorted(e["tid"] for e in trace["traceEvents"]) == [0, 1, 2]
     assert all(e["ph"] == "X" and e["dur"] >= 0 for e in trace["traceEvents"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,15 @@ def test_the_variable_moves_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv(place.VARIABLE, str(tmp_path / "a b"))
     assert cache_directory() == tmp_path / "a b"
     assert (tmp_path / "a b").is_dir()
+
+
+@pytest.mark.parametrize("clean", [DiskCache.prune, DiskCache.clear])
+@pytest.mark.spec("cache.killed")
+def test_what_a_killed_builder_left_goes_and_a_live_ones_work_stays(tmp_path, clean):
+    left, live = tmp_path / ".0123abcd-killed", tmp_path / ".0123abcd-live"
+    for folder in (left, live):
+        folder.mkdir(parents=True)
+        (folder / "source.cc").write_text("int x;")
+    os.utime(left, (time.time() - 7200, time.time() - 7200))
+    assert clean(DiskCache(tmp_path)) == 0
+    assert not left.exists() and (live / "source.cc").exists()

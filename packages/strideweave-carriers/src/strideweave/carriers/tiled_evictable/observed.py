@@ -67,6 +67,10 @@ class Observed:
         """A picture of which tiles were on primary when."""
         return timeline.timeline_svg(self)
 
+    def timeline_html(self) -> str:
+        """A page of that picture and the counters."""
+        return timeline.timeline_html(self)
+
     def chrome_trace(self) -> str:
         """The same as a trace for Chrome's viewer or Perfetto."""
         return timeline.chrome_trace(self)

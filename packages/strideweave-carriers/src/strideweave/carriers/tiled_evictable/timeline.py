@@ -1,8 +1,9 @@
-"""Pictures of residency over time: an SVG for notebooks and pages, and a trace for Chrome's viewer or Perfetto."""
+"""Pictures of residency over time: an SVG for notebooks, a page around it, a trace for Chrome's viewer or Perfetto."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,19 @@ def timeline_svg(carrier: Observed) -> str:
     parts.append(f'<text x="{LEFT}" y="{height - 6}">0 s</text>')
     parts.append(f'<text x="{LEFT + WIDTH - 60}" y="{height - 6}">{end:.3g} s</text></svg>')
     return "".join(parts)
+
+
+def timeline_html(carrier: Observed) -> str:
+    """A page of its own: the picture, and below it the counters."""
+    counters = carrier.stats()
+    named = [(field.name, getattr(counters, field.name)) for field in fields(counters)]
+    named += [(name, getattr(counters, name)) for name in ("hit_rate", "promote_gigabytes_per_second")]
+    rows = "".join(f"<tr><th>{name}</th><td>{value:g}</td></tr>" for name, value in named)
+    title = f"Tiles of {type(carrier).__name__} on primary"
+    return (
+        f'<!DOCTYPE html><html><head><meta charset="utf-8"/><title>{title}</title></head><body><h1>{title}</h1>'
+        f"{timeline_svg(carrier)}<table>{rows}</table></body></html>"
+    )
 
 
 def chrome_trace(carrier: Observed) -> str:

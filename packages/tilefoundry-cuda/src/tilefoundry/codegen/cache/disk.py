@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ LIBRARY = "library.so"
 RECORD = "entry.json"
 LIMIT_VARIABLE = "TILEFOUNDRY_CACHE_LIMIT"
 DEFAULT_LIMIT = 4 * 2**30
+ABANDONED = 3600.0
+"""Seconds after which a folder that a builder still writes counts as left by one that was killed."""
 
 _threads: dict[str, threading.Lock] = {}
 _threads_lock = threading.Lock()
@@ -136,7 +139,9 @@ class DiskCache:
         return sorted(found, key=lambda usage: usage.used)
 
     def prune(self, keep: str = "") -> int:
-        """Remove the least recently used libraries until the rest fit the limit; the number removed."""
+        """Remove the least recently used libraries until the rest fit the limit, and what killed builders left; the
+        number of libraries removed."""
+        self._remove_abandoned()
         entries = self.entries()
         total = sum(usage.size for usage in entries)
         removed = 0
@@ -149,8 +154,15 @@ class DiskCache:
                 removed += 1
         return removed
 
+    def _remove_abandoned(self) -> None:
+        for folder in self.root.glob(".????????-*"):
+            with suppress(OSError):
+                if time.time() - folder.stat().st_mtime > ABANDONED:
+                    shutil.rmtree(folder, ignore_errors=True)
+
     def clear(self) -> int:
-        """Remove every library; the number removed."""
+        """Remove every library, and what killed builders left; the number of libraries removed."""
+        self._remove_abandoned()
         entries = self.entries()
         for usage in entries:
             shutil.rmtree(self._folder(usage.key), ignore_errors=True)
