@@ -18,6 +18,9 @@ _DECLARED = re.compile(
     r"(?:index_t|bool|f32|f64|f16|bf16|fp8e4m3|fp8e5m2|f8e8m0|f4e2m1|i8|i16|i32|i64|u8|int|IndexFault|Scratch<\w+>)"
     r"\*?(?: __restrict__)?(?: const)? (\w+)"
 )
+_FUNCTION = re.compile(r"\bvoid\s+([\w\s]+)\(")
+"""A kernel, and the function of its work where that stands apart."""
+
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -84,5 +87,5 @@ def _own_names(function: PrimFunction, emit: Callable[[PrimFunction, Writer], No
     emit(function, out)
     text = out.text()
     declared = _DECLARED.findall(text)
-    kernel = text.split("(", 1)[0].split()[-1]
-    return {*declared, kernel}
+    functions = [head.split()[-1] for head in _FUNCTION.findall(text)]
+    return {*declared, *functions}
