@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilefoundry import CudaTarget, func, lower
-from tilefoundry.codegen import explain
+from tilefoundry.codegen import explain, place
 from tilefoundry.dsl import DimVar, DimVarRangePat, Mesh, Tensor, Topology, tf
 from tilefoundry.target import CpuTarget
 
@@ -83,3 +83,16 @@ def test_hand_placed_programs_are_explained(target):
     facts = explain(placed, target=target)
     assert {k.name for k in facts.kernels} <= {f.name for f in lower(placed, target=target).functions}
     assert sum(k.reads for k in facts.kernels) == sum(k.writes for k in facts.kernels) == 2 * 12 * 4
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.spec("explain.kernels")
+def test_kernels_that_the_program_has_apart_are_said_to_be_its_own(target):
+    """Oracle: the program before it was placed gives a reason of the compiler's, the placed one its author's."""
+    program = place(chain, target=target)
+    before, after = explain(chain, target=target), explain(program, target=target)
+    assert [k.name for k in after.kernels] == [k.name for k in before.kernels]
+    reasons = {reason for kernel in after.kernels for _, reason in kernel.unfused}
+    assert reasons == {"the program has them as kernels of their own"}
+    assert reasons.isdisjoint(reason for kernel in before.kernels for _, reason in kernel.unfused)
+    assert str(after).splitlines()[0].endswith(f"{len(after.kernels)} kernels")

@@ -79,7 +79,8 @@ class Explanation:
     kernels: tuple[KernelFacts, ...]
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.name} for {self.target}: {len(self.kernels)} kernels", *self._lines()])
+        count = f"{len(self.kernels)} kernel{'' if len(self.kernels) == 1 else 's'}"
+        return "\n".join([f"{self.name} for {self.target}: {count}", *self._lines()])
 
     def _lines(self) -> Iterator[str]:
         for kernel in self.kernels:
@@ -110,16 +111,18 @@ def explain(mod: Any, *, target: Target | str | None = None) -> Explanation:
     placing, rest = placing_and_rest(resolved)
     placed = placing.run(module)
     entry = placed.entry_function()
-    facts = _facts(entry, resolved.kind) if isinstance(entry, Function) else _authored(placed, module)
+    own = frozenset(child.name for child in module.modules if child.topologies is not None)
+    facts = _facts(entry, resolved.kind, own) if isinstance(entry, Function) else _authored(placed, module)
     launches = {one.name: one for one in launch_records(rest.run(placed))}
     kernels = tuple(replace(kernel, launch=launches.get(kernel.name)) for kernel in facts)
     return Explanation(f"{module.name}.{entry.name}", str(resolved), kernels)
 
 
-def _facts(entry: Function | Variant, kind: str) -> Iterator[KernelFacts]:
+def _facts(entry: Function | Variant, kind: str, own: frozenset[str]) -> Iterator[KernelFacts]:
+    """``own``: kernels that the program itself has apart, as a placed one does."""
     function = entry.function if isinstance(entry, Variant) else entry
     for variant in function.variants:
-        yield from _facts(variant, kind)
+        yield from _facts(variant, kind, own)
     calls = [s for s in function.stmts() if isinstance(s, Bind) and isinstance(s.value, FunctionCall)]
     for bind in calls:
         call = bind.value
@@ -129,7 +132,7 @@ def _facts(entry: Function | Variant, kind: str) -> Iterator[KernelFacts]:
         reads = sum((_bytes(arg.type) for arg in call.args), start=0)
         flops = sum((_flops(b) for b in binds), start=0)
         balance = (_PRODUCTS_PER_BYTE if "matmul" in ops else _SCALAR_PER_BYTE)[kind]
-        unfused = tuple(_unfused(function, bind, calls))
+        unfused = tuple(_unfused(function, bind, calls, own))
         meshes = tuple(s.mesh for s in call.callee.stmts() if isinstance(s, MeshScope))
         yield KernelFacts(call.callee.name, ops, reads, _bytes(call.type), flops, unfused, balance, meshes)
 
@@ -186,12 +189,16 @@ def _flops(bind: Bind) -> Dim:
     )
 
 
-def _unfused(entry: Function, bind: Bind, calls: list[Bind]) -> Iterator[tuple[str, str]]:
+def _unfused(
+    entry: Function, bind: Bind, calls: list[Bind], own: frozenset[str]
+) -> Iterator[tuple[str, str]]:
     given = _aliases(entry, bind.target.name)
     for other in calls:
         if other is bind or not any(isinstance(a, Var) and a.name in given for a in other.value.args):
             continue
-        yield other.value.callee.name, _reason(bind.value.callee, other.value.callee)  # type: ignore[union-attr]  # FunctionCalls
+        above, below = bind.value.callee, other.value.callee  # type: ignore[union-attr]  # FunctionCalls
+        apart = {above.name, below.name} <= own
+        yield below.name, "the program has them as kernels of their own" if apart else _reason(above, below)
 
 
 def _aliases(entry: Function, name: str) -> set[str]:
