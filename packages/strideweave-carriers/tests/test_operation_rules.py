@@ -252,3 +252,13 @@ def test_pending_handles_are_no_operands():
             use()
     assert not hasattr(handle, "__await__")
     handle.wait()
+
+
+def test_what_is_no_operand_has_no_plan():
+    """Oracle: what dispatch of the same operands raises."""
+    carrier, x = sw.CPU(2), sw.zeros(2)
+    for operands in ((carrier,), (sw.CPU,), (3,), (), ("a",), (x, None), (sw.move_async(x, sw.CPU(0)),)):
+        assert not sw.supports_operation_plan("add", *operands)
+        with pytest.raises(TypeError, match="add: "):
+            sw.require_operation_plan("add", *operands)
+    assert sw.supports_operation_plan("mul", x, 2) and not sw.supports_operation_plan("matmul", x, 2)

@@ -42,7 +42,19 @@ def apply(operation: Operation, operands: Sequence[Operand], attributes: Attribu
 
 
 def check_operands(operation: Operation, operands: Sequence[Operand]) -> list[Tensor]:
-    """The Tensors among the operands."""
+    """The Tensors among the operands, none of them on a released carrier."""
+    tensors = tensor_operands(operation, operands)
+    for tensor in tensors:
+        tensor.carrier.require_live(operation.name)
+    return tensors
+
+
+def tensor_operands(operation: Operation, operands: Sequence[Operand]) -> list[Tensor]:
+    """The Tensors among the operands.
+
+    Raises:
+        TypeError: an operand that is neither a Tensor nor a number where one is allowed, or no Tensor at all.
+    """
     for operand in operands:
         if isinstance(operand, AwaitResult):
             raise TypeError(
@@ -56,8 +68,6 @@ def check_operands(operation: Operation, operands: Sequence[Operand]) -> list[Te
     tensors = [o for o in operands if isinstance(o, Tensor)]
     if not tensors:
         raise TypeError(f"{operation.name}: at least one operand must be a Tensor")
-    for tensor in tensors:
-        tensor.carrier.require_live(operation.name)
     return tensors
 
 
@@ -147,10 +157,12 @@ def plan_refusal(name: str, *operands: Any) -> str | None:
     Only operation and carrier classes count; shapes and types are the operation's own to refuse.
 
     Raises:
-        TypeError: operands of different carrier classes.
+        TypeError: operands of different carrier classes, or what is no operand, such as a carrier.
     """
-    if operation_named(name) is None:
+    operation = operation_named(name)
+    if operation is None:
         return f"{name}: no such operation; there are {', '.join(sorted(operation_names()))}"
+    tensor_operands(operation, operands)
     return _refusal(name, operands)
 
 
