@@ -14,7 +14,16 @@ from dataclasses import dataclass, replace
 from tilefoundry.ir.core.expr import Atom, Bind, Call, Constant, Var
 from tilefoundry.ir.types import Dim, TensorType
 
-__all__ = ["ARRANGE", "ELEMENTWISE", "MEMORY_OPS", "AxisMap", "Nest", "is_nest_op", "operand_map"]
+__all__ = [
+    "ARRANGE",
+    "ELEMENTWISE",
+    "MEMORY_OPS",
+    "AxisMap",
+    "Nest",
+    "is_matmul",
+    "is_nest_op",
+    "operand_map",
+]
 
 AxisMap = tuple["int | None", ...]
 """Axis of the nest per axis of a value; None where the extent is 1."""
@@ -88,7 +97,7 @@ class Nest:
         A contraction comes first, whatever precedes it in the program.
         """
         given = _sunk(list(binds))
-        ordered = [b for b in given if _is_matmul(b)] + [b for b in given if not _is_matmul(b)]
+        ordered = [b for b in given if is_matmul(b)] + [b for b in given if not is_matmul(b)]
         nest: Nest | None = Nest()
         for bind in ordered:
             if nest is None:
@@ -272,7 +281,8 @@ def _sunk(binds: list[Bind]) -> list[Bind]:
     return [*out, *waiting.values()]
 
 
-def _is_matmul(bind: Bind) -> bool:
+def is_matmul(bind: Bind) -> bool:
+    """Whether ``bind`` computes a product."""
     return isinstance(bind.value, Call) and bind.value.op.name == "matmul"
 
 

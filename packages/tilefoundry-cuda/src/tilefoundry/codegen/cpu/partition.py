@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tilefoundry.codegen.cpu.nest import MEMORY_OPS, Nest, is_nest_op, is_outside_cast
+from tilefoundry.codegen.cpu.nest import MEMORY_OPS, Nest, is_matmul, is_nest_op, is_outside_cast
 from tilefoundry.ir.core.expr import Bind, Block, Call, FunctionCall, Var
 from tilefoundry.ir.tir import SCALAR_OPS
 
 __all__ = ["VIEW_OPS", "Group", "any_nest", "is_view", "partition", "reads_inside"]
 
 _CHEAP = 8
+_LONGEST = 128
+"""Ops of one kernel. A value's operands are scheduled where it is, at some stack frames an op; beyond, it is read."""
 
 VIEW_OPS = frozenset({"reshape", "transpose", "slice", "split", "tuple_get_item", "prefetch"})
 """Ops that the host answers with another view of the same buffer."""
@@ -62,6 +64,21 @@ def partition(
     no cycle among groups arises.
     """
     return _Partition(block, views, accepts).run()
+
+
+def _nest(bind: Bind, binds: list[Bind], groups: list[Group], grows: bool) -> Nest | None:
+    """``Nest.of(binds)``, where ``bind`` joins ``groups``.
+
+    In the ordinary case that is the one group's nest with ``bind`` at its end: building it again would make a chain of
+    n ops cost n cubed. Products and casts of outside values are not computed where they stand, so they are built anew.
+    """
+    kept = groups[0].nest
+    if len(groups) > 1 or kept is None or groups[0].grows != grows or is_matmul(bind):
+        return Nest.of(binds, grow=grows)
+    table = kept.table
+    if any(is_outside_cast(b, table) for b in binds):
+        return Nest.of(binds, grow=grows)
+    return kept.add(bind, grow=grows)
 
 
 @dataclass(slots=True)
@@ -123,11 +140,13 @@ class _Partition:
     def _try(self, bind: Bind, groups: list[Group]) -> bool:
         host = max(groups, key=_rank)
         others = [group for group in groups if group is not host]
+        if sum(len(group.binds) for group in groups) >= _LONGEST:
+            return False
         if any(not self._worth_merging(other, host) for other in others):
             return False
         binds = sorted([bind, *(b for g in groups for b in g.binds)], key=lambda b: self.order[b.target.name])
         grows = any(group.grows for group in groups) or self._may_grow(binds)
-        nest = Nest.of(binds, grow=grows)
+        nest = _nest(bind, binds, groups, grows)
         if nest is None or not self.accepts(nest) or self._makes_cycle(groups, bind) or reads_inside(binds):
             return False
         if not self._repeats_are_private(nest):
@@ -151,16 +170,14 @@ class _Partition:
 
     def _repeats_are_private(self, nest: Nest) -> bool:
         """A cast that runs over some of the kept axes only is computed many times, so nobody else may want it."""
-        needed = {axis for axis in nest.kept if nest.extents[axis] != 1}
-        names = [arg.name for b in nest.binds for arg in b.value.args if isinstance(arg, Var)]
-        return all(
-            set(axes) >= needed or names.count(name) == self.uses.get(name, 0)
-            for name, axes in nest.maps
-            if is_outside_cast(self._bind_of(nest, name), nest.table)
+        needed, table = {axis for axis in nest.kept if nest.extents[axis] != 1}, nest.table
+        casts = [bind.target.name for bind in nest.binds if is_outside_cast(bind, table)]
+        names = (
+            [arg.name for b in nest.binds for arg in b.value.args if isinstance(arg, Var)] if casts else []
         )
-
-    def _bind_of(self, nest: Nest, name: str) -> Bind:
-        return next(bind for bind in nest.binds if bind.target.name == name)
+        return all(
+            set(table[name]) >= needed or names.count(name) == self.uses.get(name, 0) for name in casts
+        )
 
     def _makes_cycle(self, groups: list[Group], bind: Bind) -> bool:
         """Whether some other group lies between the merged ones: it reads one and is read by another or by ``bind``."""

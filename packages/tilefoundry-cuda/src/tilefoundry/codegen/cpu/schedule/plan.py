@@ -124,12 +124,12 @@ class Plan:
 
     def phase(self, name: str) -> int:
         """How many reductions, one above the other, lie below the value; a reduction counts as above its operand."""
-        if name not in self._phases:
-            call = self.call(name)
-            below = [self.phase(a.name) for a in call.args if isinstance(a, Var) and a.name in self.binds]
-            self._phases[name] = max(below, default=0) + (
-                call.op.name == "reduce" and bool(self.is_reduction(name))
-            )
+        if not self._phases:
+            # In program order: a chain may be longer than Python's stack is deep.
+            for one in self.binds:
+                args = self.call(one).args
+                below = [self._phases[a.name] for a in args if isinstance(a, Var) and a.name in self.binds]
+                self._phases[one] = max(below, default=0) + self.is_reduction(one)
         return self._phases[name]
 
     def is_reduction(self, name: str) -> bool:
