@@ -284,3 +284,16 @@ def test_update_beyond_capacity_and_of_needed_tiles(tiled):
         made.carrier.update(THREE, compact()[0])
     with made.carrier.hold(TileSet([(0, 0, 0)])), pytest.raises(RuntimeError, match="hold"):
         made.carrier.update(TileSelection([[0], [0], [0]]), sw.ones((1, 3, 2)))
+
+
+def test_update_refuses_values_that_lie_in_its_own_tiles(tiled):
+    # One tile would be overwritten before it is read: every tile as it was is the oracle.
+    made = tiled.make(primary_capacity=4)
+    everything = TileSelection([[0, 1, 2, 3], [0], [0]])
+    with made.carrier.hold(everything) as held:
+        pool, _ = held.slots
+        before = pool.clone()
+    own = sw.from_torch(pool[:2].reshape(2, 3, 2))
+    with pytest.raises(RuntimeError, match="shares storage with a tier"):
+        made.carrier.update(TileSelection([[1, 0], [0], [0]]), own)
+    assert torch.equal(pool, before) and made.carrier.version == 0

@@ -117,12 +117,15 @@ def _check_destination(carrier: TiledEvictable, destination: Carrier, form: Pack
         raise ValueError(
             f"project destination: has {destination.size()} slots, the compact tensor needs {form.slots}"
         )
+    refuse_own_storage(carrier, destination, "project destination")
+
+
+def refuse_own_storage(carrier: TiledEvictable, given: Carrier, what: str) -> None:
+    """Raise RuntimeError where a carrier that is read or written beside the tiles is made of the same memory."""
     core = carrier._core
     for own in (*core.primary.carriers(), *core.secondary.carriers(), *carrier._tiers):
-        if destination.size() and own.size() and destination.shares_storage(own):
-            raise RuntimeError(
-                "project destination: shares storage with a tier of the carrier; pass other memory"
-            )
+        if given.size() and own.size() and given.shares_storage(own):
+            raise RuntimeError(f"{what}: shares storage with a tier of the carrier; pass other memory")
 
 
 def _begin(

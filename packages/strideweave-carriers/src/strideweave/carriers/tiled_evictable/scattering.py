@@ -13,7 +13,7 @@ from .core import Core
 from .gather import spread
 from .gradients import compact_values, scattered
 from .packing import Packing, packing
-from .projecting import check_selection, check_source
+from .projecting import check_selection, check_source, refuse_own_storage
 from .request import Request
 from .requests import ask_policy, check_conflicts, check_readable, enter, submit
 from .scatter import Scatter, sum_into
@@ -143,6 +143,7 @@ def update(carrier: TiledEvictable, selection: Any, compact: Any, reduction: Any
     if full is None:
         carrier.require_live("update")
     _, codes, form = _checked(carrier, compact, full, selection, reduction, "update")
+    refuse_own_storage(carrier, compact.carrier, "update compact")
     compact.carrier.hold_for_read()
     position = {code: k for k, code in enumerate(codes)}
     values = compact_values(core, compact)
