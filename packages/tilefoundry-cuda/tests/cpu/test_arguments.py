@@ -155,6 +155,20 @@ def test_empty_inputs_give_identities_and_extremes_refuse():
         greatest(torch.empty(3, 0))
 
 
+@pytest.mark.spec("args.empty")
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_softmax_over_nothing_is_empty_and_leaves_other_results_alone(axis):
+    # Oracle: no element is asked for, so no maximum is missing.
+    zero = DimVar("K", 0, 10)
+    p = Program("weights")
+    shape = (zero, 4) if axis == 0 else (4, zero)
+    x, y = p.param("x", shape), p.param("y", (2,))
+    compiled = jit(p.done(p("softmax", x, axis=axis), p("exp", y)), target="cpu")
+    none = torch.empty(tuple(0 if d is zero else d for d in shape))
+    weights, other = compiled(none, torch.zeros(2))
+    assert weights.shape == none.shape and torch.equal(other, torch.ones(2))
+
+
 @pytest.mark.spec("args.refused")
 def test_an_index_outside_is_refused_with_its_value():
     p = Program("rows")

@@ -174,11 +174,18 @@ def _views(spec: KernelSpec, outputs: tuple[str, ...]) -> dict[str, View]:
 
 
 def empty_checks(plan: Plan) -> tuple[TirStmt, ...]:
-    """A maximum over nothing has no value; where extents allow it, the kernel looks before it runs."""
+    """A maximum over nothing has no value; where extents allow it, the kernel looks before it runs.
+
+    One that ends only in results along the joined axes, as in a softmax, is not wanted where those are empty.
+    """
+    wanted_by_rows = _behind(
+        plan, [n for n in plan.outputs if not set(plan.nest.reduced) <= set(plan.maps[n])]
+    )
     extremes = [
         name
         for name in plan.binds
         if plan.is_reduction(name)
+        and name in wanted_by_rows
         and plan.call(name).attr("kind") in (ReduceKind.MAX, ReduceKind.MIN, ReduceKind.ABSMAX)
     ]
     count = plan.reduced_count
@@ -191,6 +198,18 @@ def empty_checks(plan: Plan) -> tuple[TirStmt, ...]:
     kind = plan.call(extremes[0]).attr("kind").value
     message = f"tf.reduce: {kind} over an empty axis has no value"
     return (Abort(Apply(boolean, "logical_and", (empty, wanted)), "ValueError", message),)
+
+
+def _behind(plan: Plan, names: list[str]) -> set[str]:
+    """The binds of the nest that the values called ``names`` are made of, themselves included."""
+    found: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name in plan.binds and name not in found:
+            found.add(name)
+            pending += [arg.name for arg in plan.call(name).args if isinstance(arg, Var)]
+    return found
 
 
 def _op(bind: Bind) -> str:

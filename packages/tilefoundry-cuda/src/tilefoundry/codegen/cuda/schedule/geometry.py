@@ -17,6 +17,9 @@ _KEPT = 64
 _NARROW = 32
 """Packs of a row that one warp or less takes, a pack per thread."""
 
+_FEW = 8
+"""Packs of a row below which its threads take one each."""
+
 _WIDE = 2048
 """A row of more packs than these does not stay in registers, of which two blocks would need more than there are: it
 waits in shared memory, or is read once per pass, the first time from memory and then from the caches."""
@@ -65,10 +68,11 @@ def pack_width(item_sizes: list[int], extent: Dim) -> int:
     return width
 
 
-def reduced_geometry(extent: Dim, rows: Dim, width: int, kept: int = 0) -> Geometry:
+def reduced_geometry(extent: Dim, rows: Dim, width: int, kept: int = 0, joins: int = 1) -> Geometry:
     """For rows that are joined: all of a row's elements lie with the threads of one block.
 
-    ``kept`` is the bytes per element of what several passes read and may wait in shared memory.
+    ``kept`` is the bytes per element of what several passes read and may wait in shared memory; ``joins`` is how
+    often the threads of a row meet one after another.
     """
     if not isinstance(extent, int):
         most = bounds(extent)[1]
@@ -84,8 +88,15 @@ def reduced_geometry(extent: Dim, rows: Dim, width: int, kept: int = 0) -> Geome
         if 0 < _STAGING_THREADS * pieces * width * kept <= _STAGED:
             return Geometry(_STAGING_THREADS, 1, width, pieces * width, staged=True)
         return Geometry(MOST_THREADS, 1, width, None)
-    threads, pieces = (_power_of_two(packs), 1) if packs <= _NARROW else _shared(packs)
+    threads, pieces = _short(packs, joins) if packs <= _NARROW else _shared(packs)
     return Geometry(threads, _rows_per_block(threads, rows), width, pieces * width)
+
+
+def _short(packs: int, joins: int) -> tuple[int, int]:
+    """(threads, packs of each) for a row of one warp at most: half the threads where they meet more than once, which
+    saves a step of each meeting and was 3 % faster; with one meeting a pack per thread was 2 % faster."""
+    pieces = 2 if joins > 1 and packs >= _FEW else 1
+    return _power_of_two(-(-packs // pieces)), pieces
 
 
 def _shared(packs: int) -> tuple[int, int]:

@@ -112,7 +112,9 @@ def row_shape(plan: Plan) -> RowShape:
     inner = plan.loops(plan.memory_order(tuple(plan.nest.reduced), lead))
     inner = inner or (Loop(min(plan.nest.reduced), 1),)
     rows = product(loop.extent for loop in kept)
-    geometry = reduced_geometry(inner[-1].extent, rows, _width(plan, inner[-1]), kept_bytes(plan, inner))
+    joins = max((plan.phase(name) for name in plan.binds if plan.is_reduction(name)), default=1)
+    width, waits = _width(plan, inner[-1]), kept_bytes(plan, inner)
+    geometry = reduced_geometry(inner[-1].extent, rows, width, waits, joins)
     return RowShape(kept, inner, True, geometry)
 
 
