@@ -129,6 +129,18 @@ def conditions(
     return out, out
 
 
+@func(topologies=(CTA(4), TH(32)))
+def picked(
+    c: Tensor[(4, 512), "bool"], a: Tensor[(4, 512), "f32"], b: Tensor[(4, 512), "f32"]
+) -> Tensor[(4, 512), "f32"]:
+    with Mesh(("cta", "thread"), (4, 32), ("b", "t")) as m:
+        where = tf.reshard(c, (4 @ m.b, 2, 256 @ m.t), "rmem")
+        x = tf.reshard(a, (4 @ m.b, 2, 256 @ m.t), "rmem")
+        y = tf.reshard(b, (4 @ m.b, 2, 256 @ m.t), "rmem")
+        out = tf.reshard(tf.where(where, x, y), (4 @ m.b, 2, 256 @ m.t), "gmem")
+    return out
+
+
 PROGRAMS = {name: value for name, value in list(globals().items()) if isinstance(value, Module)}
 
 
@@ -142,6 +154,8 @@ def _random(type_, rows, device):
     shape = [rows if not isinstance(dim, int) else dim for dim in type_.shape]
     if type_.dtype.is_integer:
         return torch.randint(0, 5, shape, device=device, dtype=torch.int32)
+    if type_.dtype.name == "bool":
+        return torch.rand(shape, device=device) < 0.5
     kind = {"f32": torch.float32, "bf16": torch.bfloat16}[type_.dtype.name]
     return torch.randn(shape, device=device).to(kind)
 

@@ -14,6 +14,7 @@
 #include <tilefoundry/runtime/cuda/fault.cuh>
 #include <tilefoundry/runtime/cuda/local.cuh>
 #include <tilefoundry/runtime/cuda/mesh.cuh>
+#include <tilefoundry/runtime/cuda/registers.cuh>
 #include <tilefoundry/runtime/cuda/shard_attrs.cuh>
 #include <tilefoundry/runtime/cuda/shard_layout.cuh>
 #include <tilefoundry/runtime/cuda/shard_tensor.cuh>

@@ -103,7 +103,7 @@ class DiskCache:
             os.utime(record)
         return library
 
-    def _build(self, key: str, build: Callable[[Path], None]) -> None:
+    def _build(self, key: str, build: Callable[[Path], Mapping[str, Any] | None]) -> None:
         folder = self._folder(key)
         folder.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{key[:8]}-", dir=self.root))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import groupby
+from math import prod
 
 from tilefoundry.codegen.cpu.decompose import Decomposer
 from tilefoundry.ir.core.expr import Atom, Bind, Call, MeshScope, Stmt, Var
@@ -108,20 +109,20 @@ class _Splitter(Decomposer):
         steps = self._by_pieces(call, value, axes) or self._by_axes(call, value, axes)
         if steps is None:
             return None
-        if steps.type.dtype is not result.dtype:
+        if _tensor(steps).dtype is not result.dtype:
             steps = self.emit("cast", steps, name="rounded", dtype=result.dtype)
         return self.emit("reshape", steps, name="whole", new_shape=result.shape)
 
     def _by_pieces(self, call: Call, value: Atom, axes: tuple[int, ...]) -> Atom | None:
         """The outermost axes that lie side by side, cut into pieces."""
-        shape = value.type.shape
+        shape = _tensor(value).shape
         first, last = axes[0], axes[-1] + 1
         if axes != tuple(range(first, last)) or not all(isinstance(d, int) for d in shape[first:last]):
             return None
         pieces = _pieces(shape, first, last)
         if pieces is None:
             return None
-        length = product(shape[first:last]) // pieces
+        length = prod(dim for dim in shape[first:last] if isinstance(dim, int)) // pieces
         cut = self._wide_for(call, self._cut(value, _Cut(shape, first, last, pieces, length), [_MOST_OPS]))
         return self._reduced(call, self._reduced(call, cut, (first + 1,)), (first,))
 
@@ -132,7 +133,7 @@ class _Splitter(Decomposer):
         ]
         inner = runs[-1] if len(runs) > 1 else runs[0][1:]
         outer = tuple(axis for axis in axes if axis not in inner)
-        if not outer or not inner or bounds(product(value.type.shape[a] for a in inner))[0] < 32:
+        if not outer or not inner or bounds(product(_tensor(value).shape[a] for a in inner))[0] < 32:
             return None
         return self._reduced(call, self._reduced(call, self._wide_for(call, value), tuple(inner)), outer)
 
@@ -141,8 +142,8 @@ class _Splitter(Decomposer):
 
     def _wide_for(self, call: Call, value: Atom) -> Atom:
         """``value`` in the type that sums are kept in; extremes need none."""
-        dtype = compute_dtype(value.type.dtype)
-        if value.type.dtype is dtype or call.attr("kind") not in _WIDENED:
+        dtype = compute_dtype(_tensor(value).dtype)
+        if _tensor(value).dtype is dtype or call.attr("kind") not in _WIDENED:
             return value
         return self.emit("cast", value, name="wide", dtype=dtype)
 
@@ -151,7 +152,7 @@ class _Splitter(Decomposer):
 
         ``ops`` holds how many ops may still be repeated.
         """
-        if not value.type.shape:
+        if not _tensor(value).shape:
             return value
         made = self.made.get(value.name) if isinstance(value, Var) else None
         if (
@@ -163,11 +164,17 @@ class _Splitter(Decomposer):
             ops[0] -= 1
             attrs = {attr.name: made.attr(attr.name) for attr in made.op.attrs}
             return self.emit(made.op.name, *(self._cut(arg, cut, ops) for arg in made.args), **attrs)
-        return self.emit("reshape", value, name="cut", new_shape=cut.of(value.type.shape))
+        return self.emit("reshape", value, name="cut", new_shape=cut.of(_tensor(value).shape))
+
+
+def _tensor(value: Atom) -> TensorType:
+    """The type of an operand of a reduction, which is a tensor's."""
+    assert isinstance(value.type, TensorType)
+    return value.type
 
 
 def _fits(arg: Atom, cut: _Cut) -> bool:
-    return cut.of(arg.type.shape) is not None
+    return cut.of(_tensor(arg).shape) is not None
 
 
 def _is_elementwise(call: Call) -> bool:

@@ -71,7 +71,7 @@ def _coordinate(to: DeviceEmitter, part: LevelAxes, extent: Dim, step: Dim) -> s
 def write_registers(to: DeviceEmitter, stmt: TileRegisters) -> None:
     """Registers; a distributed value is a shard tensor around them."""
     name, kind = to.name(stmt.target), dtype_name(dtype_of(stmt.target))
-    registers = f"cute::make_tensor<{kind}>(cute::Int<{max(stmt.size, 1)}>{{}})"
+    registers = f"make_registers<{kind}>(cute::Int<{max(stmt.size, 1)}>{{}})"
     if stmt.fragment is None:
         to.out.line(f"auto {name} = {registers};")
         to.out.line(f"{kind}* const {address(name)} = {name}.data();")
