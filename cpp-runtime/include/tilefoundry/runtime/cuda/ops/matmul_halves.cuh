@@ -68,7 +68,7 @@ struct halves {
  private:
   static __device__ unsigned address_in(unsigned block, unsigned own) {
     unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(own), "r"(block));
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(own), "r"(block));
     return there;
   }
 };

@@ -23,7 +23,7 @@
 #define __device__
 #define __global__
 #define __shared__ static thread_local
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 namespace simt {
 
