@@ -49,6 +49,7 @@ class CarrierConformance:
         return [carrier.get_value(i) for i in range(carrier.size())]
 
     def test_starts_zeroed_with_its_size_and_type(self) -> None:
+        """A fresh carrier holds zeros of its type, is mutable, has no owner and version 0."""
         for dtype in self.dtypes:
             carrier = self.make(5, dtype)
             assert carrier.size() == 5 and carrier.dtype() is dtype
@@ -56,6 +57,7 @@ class CarrierConformance:
             assert carrier.version == 0 and carrier.is_mutable() and not carrier.is_owned()
 
     def test_holds_what_is_written_rounded(self) -> None:
+        """A written value comes back rounded to the type, and every write counts as a version."""
         for dtype in self.dtypes:
             wanted = [True, False, True] if dtype.kind == "bool" else [1, 0, 3]
             carrier = self.filled(wanted, dtype)
@@ -65,6 +67,7 @@ class CarrierConformance:
             assert carrier.get_value(0) == Float32.round(0.1) and str(carrier.get_value(1)) == "-0.0"
 
     def test_refuses_wrong_slots_and_values(self) -> None:
+        """Slots outside, slots that are no integers and values of other kinds change nothing."""
         carrier = self.make(3, Float32)
         for slot in (-1, 3):
             with pytest.raises(IndexError):
@@ -82,6 +85,7 @@ class CarrierConformance:
         assert self.values(carrier) == [0, 0, 0] and carrier.version == 0
 
     def test_new_like_copies_values(self) -> None:
+        """``new_like`` gives the same class with the values given, writable only where asked."""
         carrier = self.make(1, Float32)
         fresh = carrier.new_like([1.5, 2.5], mutable=False, dtype=Float32)
         assert type(fresh) is type(carrier) and self.values(fresh) == [1.5, 2.5]
@@ -90,6 +94,7 @@ class CarrierConformance:
             fresh.set_value(0, 0.0)
 
     def test_allocate_like_is_zero_and_apart(self) -> None:
+        """``allocate_like`` gives zeros that share no storage; a negative size is refused."""
         carrier = self.filled([1.0, 2.0])
         fresh = carrier.allocate_like(4)
         assert type(fresh) is type(carrier) and fresh.size() == 4 and fresh.dtype() is carrier.dtype()
@@ -100,6 +105,7 @@ class CarrierConformance:
             carrier.allocate_like(-1)
 
     def test_release_is_final_and_idempotent(self) -> None:
+        """Releasing twice is one release; every use of the values afterwards is refused."""
         carrier = self.filled([1.0])
         version = carrier.version
         carrier.release()
@@ -112,6 +118,7 @@ class CarrierConformance:
             Tensor(carrier, 0, Layout(1))
 
     def test_an_owned_carrier_is_written_and_released_through_its_owner_only(self) -> None:
+        """Writing, releasing and claiming an owned carrier name the owner; reading goes on."""
         carrier = self.filled([1.0])
         carrier.claim("a test")
         assert carrier.is_owned() and not carrier.is_mutable()
@@ -124,12 +131,14 @@ class CarrierConformance:
         assert carrier.get_value(0) == 2.0
 
     def test_cannot_be_subclassed_if_sealed(self) -> None:
+        """The classes of this package refuse to be derived from."""
         cls = type(self.make(1, Float32))
         if cls.__module__.startswith("strideweave."):
             with pytest.raises(TypeError, match="cannot be subclassed"):
                 type("Sub", (cls,), {})
 
     def test_bytes_survive_a_round_trip(self) -> None:
+        """NaN payloads and the sign of zero pass bytewise reads and writes unchanged."""
         carrier = self.make(3, Float32)
         odd = bytes.fromhex("0100c07f 00000080 ffffffff")  # a NaN payload, -0.0, another NaN
         carrier.store_bytes(0, memoryview(odd))
@@ -140,6 +149,7 @@ class CarrierConformance:
         assert bytes(back[:4]) == odd[4:8]
 
     def test_moves_to_and_from_generic(self) -> None:
+        """Part of a carrier moves to the reference and back, into an allocation and into place."""
         source = Tensor(self.filled([1.0, 2.0, 3.0]), 1, Layout(2))
         there = move(source, Generic())
         assert there.tolist() == [2.0, 3.0] and there.carrier.version == 1 and source.version == 3
@@ -148,6 +158,7 @@ class CarrierConformance:
         assert back.carrier is home and self.values(home) == [2.0, 3.0]
 
     def test_a_pending_move_protects_both_ends(self) -> None:
+        """While a move is held open, neither end is written or released."""
         carrier = self.filled([1.0, 2.0])
         target = Generic([0.0, 0.0])
         with gated() as gate:
@@ -164,6 +175,7 @@ class CarrierConformance:
         target.release()
 
     def test_every_provider_fault_in_a_move_leaves_both_ends_as_they_were(self) -> None:
+        """The n-th failing provider call, for every n, changes nothing, and a retry works."""
         source = Tensor(self.filled([1.0, 2.0]), 0, Layout(2))
         self._sweep_into(source, Generic())
         self._sweep_into(Tensor(Generic([5.0, 6.0]), 0, Layout(2)), self.make(1, Float32).allocate_like(0))
@@ -182,6 +194,7 @@ class CarrierConformance:
         assert Tensor(target, 0, source.layout).tolist() == wanted
 
     def test_a_failed_handle_fails_the_same_way_each_time(self) -> None:
+        """Every wait on a failed move raises the same exception object."""
         source = Tensor(self.filled([1.0]), 0, Layout(1))
         with fail_at(1, "copy", "read"):
             handle = move_async(source, Generic())
@@ -224,6 +237,7 @@ class ComputeConformance:
             assert ours.grad.tolist() == theirs.grad.tolist()  # type: ignore[union-attr]
 
     def test_central_operations_agree_with_the_reference(self) -> None:
+        """The six central operations give what the pure Python carrier gives."""
         rows, columns = Layout((2, 3), (3, 1)), Layout((2, 3))
         for dtype in (Float32, Int32):
             left = partial(self.pair, [1, -2, 3, 4, 0, 6], rows, dtype)
@@ -242,12 +256,14 @@ class ComputeConformance:
             self.agree(matmul, left(), right())
 
     def test_checked_integers(self) -> None:
+        """Int32 sums that leave the type are refused."""
         x = self.pair([2**31 - 1], Layout((1,)), Int32)[0]
         for use in (lambda: add(x, x), lambda: mul(x, 2), lambda: mul(x, x)):
             with pytest.raises(OverflowError):
                 use()
 
     def test_every_fault_in_an_operation_changes_nothing(self) -> None:
+        """The n-th failing provider call of an operation leaves its operands as they were."""
         x = self.pair([1.0, 2.0], Layout((2,)))[0]
         x.carrier.compute_carrier()
         relu(x)
