@@ -173,17 +173,17 @@ class Immediate:
     """A reaper that settles when told to."""
 
     def __init__(self):
-        self.todo = []
+        self.pending = []
 
     def watch(self, event, settle, lazy):
-        self.todo.append((event, settle))
+        self.pending.append((event, settle))
         return Helper()
 
     def run(self):
-        for event, settle in self.todo:
+        for event, settle in self.pending:
             event.synchronize()
             settle(None)
-        self.todo.clear()
+        self.pending.clear()
 
 
 class Helper:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name, expr_text
 from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, attr_text, quoted
+from tilefoundry.codegen.cuda.source.combine import REDUCE_OPS, write_combine
 from tilefoundry.codegen.cuda.source.matmul import write_matmul
 from tilefoundry.codegen.cuda.source.tile_joins import JOIN_WRITERS
 from tilefoundry.codegen.cuda.source.tiles import TILE_WRITERS
@@ -37,13 +38,6 @@ __all__ = ["DeviceEmitter"]
 
 _FIXED = {"pack_width_": "V_", "pack_piece_": "piece_"}
 _FAST = re.compile(r"ops::((?:exp|sigmoid|silu|gelu_tanh)_op)\{\}")
-_OPS = {
-    ReduceKind.SUM: "ops::sum_op",
-    ReduceKind.MEAN: "ops::sum_op",
-    ReduceKind.MAX: "ops::max_op",
-    ReduceKind.MIN: "ops::min_op",
-    ReduceKind.ABSMAX: "ops::max_op",
-}
 
 
 class DeviceEmitter(StatementEmitter):
@@ -79,14 +73,14 @@ class DeviceEmitter(StatementEmitter):
 
     def _accumulator(self, stmt: Accumulator) -> None:
         kind = dtype_name(_dtype(stmt.target))
-        start = f"{_OPS[stmt.kind]}::identity<{kind}>()"
+        start = f"{REDUCE_OPS[stmt.kind]}::identity<{kind}>()"
         self.out.line(f"{kind} {self.name(stmt.target)} = {start};")
 
     def _accumulate(self, stmt: Accumulate) -> None:
         target, value = self.name(stmt.target), self.expr(stmt.value)
         if stmt.kind is ReduceKind.ABSMAX:
             value = f"ops::abs_op{{}}({value})"
-        self.out.line(f"{target} = {_OPS[stmt.kind]}::join({target}, {value});")
+        self.out.line(f"{target} = {REDUCE_OPS[stmt.kind]}::join({target}, {value});")
 
     def _for(self, stmt: For) -> None:
         index = self.name(stmt.index)
@@ -315,32 +309,7 @@ class DeviceEmitter(StatementEmitter):
         return f"reinterpret_cast<{self._pack_type(pack)} const*>({self.name(pack.buffer)} + {self.dim(pack.index)})"
 
     def _combine(self, stmt: Combine) -> None:
-        """``ops::reduce`` of partial values over one axis of the block's threads."""
-        rows, lanes = stmt.shape
-        other = stmt.shape[1 - stmt.axis]
-        count = 1 if stmt.count is None else self.dim(stmt.count)
-        op = _OPS[stmt.kind]
-        attrs = ["shard::S<0>", "shard::S<0>"]
-        attrs[stmt.axis] = f"shard::P<{op}>"
-        pointer = f"&{self.name(stmt.target)}" + ("" if stmt.count is None else "[0]")
-        line = self.out.line
-        with self.out.block("{"):
-            line(f"using MeshShape_ = cute::Shape<cute::Int<{rows}>, cute::Int<{lanes}>>;")
-            line(f"using Mesh_ = cute::Layout<MeshShape_, cute::Stride<cute::Int<{lanes}>, cute::_1>>;")
-            line(f"using PartsShape_ = cute::Shape<cute::Int<{other}>, cute::Int<{count}>>;")
-            line("using Parts_ = cute::Layout<PartsShape_, cute::Stride<cute::_0, cute::_1>>;")
-            line(
-                f"auto own_ = cute::make_tensor({pointer}, cute::make_layout(cute::Shape<cute::Int<{count}>>{{}}));"
-            )
-            line("auto const mesh_ = make_mesh<TopologyScope::thread>(Mesh_{});")
-            line(
-                f"auto const layout_ = make_shard_layout(Parts_{{}}, cute::tuple<{', '.join(attrs)}>{{}}, mesh_);"
-            )
-            line("auto const parts_ = make_shard_tensor(own_, Parts_{}, layout_);")
-            types = f"{op}, ops::axes<>, decltype(parts_), decltype(own_)"
-            line(f"constexpr int bytes_ = ops::reduce_workspace_bytes<{types}>();")
-            line("alignas(16) __shared__ unsigned char workspace_[bytes_ > 0 ? bytes_ : 16];")
-            line(f"ops::reduce<{op}, ops::axes<>>(parts_, own_, workspace_);")
+        write_combine(self, stmt)
 
     def _matmul(self, stmt: TileMatmul) -> None:
         write_matmul(self, stmt)
