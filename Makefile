@@ -53,7 +53,7 @@ boundaries: installed
 # Each package's tests with only its own dependencies.
 isolation: $(PACKAGES:%=isolation-%)
 isolation-%: headers
-	UV_PROJECT_ENVIRONMENT=envs/$* $(UV) run --locked --exact --package $* --group test python -m pytest packages/$*
+	UV_PROJECT_ENVIRONMENT=envs/$* $(UV) run --locked --exact --package $* --group test python -m pytest -n 2 --dist loadfile packages/$*
 
 wheels: uv
 	rm -rf dist
