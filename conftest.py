@@ -1,7 +1,8 @@
 """Settings that every test run shares: what runs where, and Hypothesis profiles.
 
-Tests marked ``gpu`` run where there is a GPU. Those marked ``emulated`` take a quarter of an hour of one core and run
-where ``TILEFOUNDRY_EMULATED=1`` asks for them (``make emulate``).
+Tests marked ``gpu`` run where there is a GPU, those marked ``two_gpus`` where there are two. Those marked
+``emulated`` take a quarter of an hour of one core and run where ``TILEFOUNDRY_EMULATED=1`` asks for them
+(``make emulate``).
 """
 
 from __future__ import annotations
@@ -16,20 +17,26 @@ settings.register_profile("ci", parent=settings.get_profile("dev"), print_blob=T
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
-def _has_gpu() -> bool:
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker that no wheel's own options name."""
+    config.addinivalue_line("markers", "two_gpus: needs two NVIDIA GPUs; deselected where there are fewer")
+
+
+def _gpus() -> int:
     try:
         import torch
     except ImportError:
-        return False
-    return torch.cuda.is_available()
+        return 0
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect what this machine cannot run or was not asked to."""
     if os.environ.get("TILEFOUNDRY_EMULATED") != "1":
         _deselect(config, items, "emulated")
-    if any(item.get_closest_marker("gpu") for item in items) and not _has_gpu():
-        _deselect(config, items, "gpu")
+    for needed, marker in ((1, "gpu"), (2, "two_gpus")):
+        if any(item.get_closest_marker(marker) for item in items) and _gpus() < needed:
+            _deselect(config, items, marker)
 
 
 def _deselect(config: pytest.Config, items: list[pytest.Item], marker: str) -> None:

@@ -59,6 +59,8 @@ RULES = {
     "inplace.recorded": "Both targets record such pairs, in every variant or not at all.",
     "inplace.otherwise": "All other overlap is refused before anything is written.",
     "streams.current": "Work goes to the framework's current stream.",
+    "args.one-device": "Tensors on two GPUs in one call are refused by name.",
+    "launch.errors": "What the driver refuses of a launch is raised with the kernel's name and the driver's word.",
     "streams.graphs": "Calls can be captured, and a graph replays on new values.",
     "barrier.resident": "A grid that cannot be resident together is refused before the launch.",
     # Options, caches
