@@ -26,6 +26,7 @@ struct CuLaunchAttribute {
     char bytes[64];
     int cooperative;
     int programmatic;
+    unsigned cluster[3];
   } value;
 };
 

@@ -29,6 +29,13 @@ struct Kernel {
   bool overlaps;
 };
 
+/// What one launch asks for beside its geometry.
+struct LaunchForm {
+  int cluster = 1;           ///< neighbouring blocks that run on one part of the chip; they divide the grid
+  bool cooperative = false;  ///< all blocks are resident together
+  bool apart = false;        ///< no block is placed before the launches ahead have ended
+};
+
 /// What a library holds: images and kernels, and per device the loaded functions.
 class Program {
  public:
@@ -172,35 +179,48 @@ class Call {
   void* barrier() const { return reinterpret_cast<void*>(on_.barriers.pair(driver_, stream_)); }
 
   /// Launch kernel `i` over `grid` blocks; none is no launch.
-  void launch(int i, std::int64_t grid, void** args) const {
+  void launch(int i, std::int64_t grid, void** args, LaunchForm form = {}) const {
     if (grid <= 0) return;
     Kernel const& k = program_.kernel(i);
-    if (grid > 0x7fffffff)
-      fail("ValueError", {k.label, " needs ", grid, " blocks, more than a launch takes; split the call"});
-    if (k.cooperative && grid > resident(i))
-      fail("RuntimeError", {k.label, " has a grid barrier, so that all of its ", grid,
-                            " blocks must be resident at once, and cuda:", device_, " holds ", resident(i),
-                            "; use fewer or smaller blocks"});
-    CuLaunchAttribute attribute{};
-    const bool overlaps = k.overlaps && on_.overlaps && !k.cooperative;
-    if (k.cooperative) {
-      attribute.id = 2;
-      attribute.value.cooperative = 1;
-    } else if (overlaps) {
-      attribute.id = 6;
-      attribute.value.programmatic = 1;
+    const bool together = k.cooperative || form.cooperative;
+    check_grid(i, k, grid, together, form.cluster);
+    CuLaunchAttribute attributes[2]{};
+    unsigned count = 0;
+    if (together) {
+      attributes[count].id = 2;
+      attributes[count++].value.cooperative = 1;
+    } else if (k.overlaps && on_.overlaps && !form.apart) {
+      attributes[count].id = 6;
+      attributes[count++].value.programmatic = 1;
+    }
+    if (form.cluster > 1) {
+      attributes[count].id = 4;
+      unsigned(&extents)[3] = attributes[count++].value.cluster;
+      extents[0] = static_cast<unsigned>(form.cluster), extents[1] = extents[2] = 1;
     }
     CuLaunchConfig config{{static_cast<unsigned>(grid), 1, 1},
                           {static_cast<unsigned>(k.block), 1, 1},
                           static_cast<unsigned>(on_.shared[i]),
                           stream_,
-                          k.cooperative || overlaps ? &attribute : nullptr,
-                          k.cooperative || overlaps ? 1u : 0u};
+                          count > 0 ? attributes : nullptr,
+                          count};
     const int code = driver_.launch(&config, on_.functions[i], args, nullptr);
     if (code != 0) driver_.check(code, k.label);
   }
 
  private:
+  void check_grid(int i, Kernel const& k, std::int64_t grid, bool together, int cluster) const {
+    if (grid > 0x7fffffff)
+      fail("ValueError", {k.label, " needs ", grid, " blocks, more than a launch takes; split the call"});
+    if (grid % cluster != 0)
+      fail("ValueError", {k.label, " is launched in clusters of ", cluster, " blocks, which do not divide its ", grid,
+                          " blocks; make the grid a multiple, or leave cluster= out"});
+    if (together && grid > resident(i))
+      fail("RuntimeError", {k.label, k.cooperative ? " has a grid barrier" : " is launched cooperatively",
+                            ", so that all of its ", grid, " blocks must be resident at once, and cuda:", device_,
+                            " holds ", resident(i), "; use fewer or smaller blocks"});
+  }
+
   Program& program_;
   Driver const& driver_;
   Program::OnDevice const& on_;

@@ -91,7 +91,7 @@ class CudaBackend:
         """The passes, in order."""
         return (
             *self.placing(target, options),
-            WithWorkspaces(LowerPrims(Bufferise(_schedule))),
+            WithWorkspaces(LowerPrims(Bufferise(_schedule), self.resolve(target))),
             PlanLaunches(),
             ShareKernels(emit_kernel),
         )

@@ -30,6 +30,7 @@ __all__ = [
     "PIECE",
     "WIDTH",
     "Combine",
+    "EarlyStart",
     "Pack",
     "Packs",
     "RegisterArray",
@@ -141,6 +142,12 @@ class Combine:
     shape: tuple[int, ...]
     axis: int
     count: Dim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyStart:
+    """First in a kernel that some launch asks to be placed beside the last blocks of the one before, however long it
+    runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,6 @@ def lower_kernel(
     function: PrimFunction,
     levels: tuple[Topology, ...],
     block: Dim | None = None,
-    attributes: tuple[tuple[str, Any], ...] = (),
 ) -> PrimFunction:
     """The kernel; extents follow its buffers as parameters by value.
 
@@ -97,8 +96,6 @@ def lower_kernel(
         *([Var(BARRIER_TYPE, BARRIER)] if lowering.to.hazards.meets_grid else []),
         *(Var(scalar(DType.i64), var.name, is_const=True) for var in extents),
     ]
-    if dict(attributes).get("cooperative"):
-        lowering.to.hazards.meets_grid = True
     body = placed_in_launch(out) if lowering.to.shared_bytes > MOST_DECLARED else tuple(out)
     return PrimFunction(function.name, tuple(params), (MeshScope("launch", mesh, body),), 0)
 

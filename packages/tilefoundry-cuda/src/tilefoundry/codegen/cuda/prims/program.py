@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
 from tilefoundry.codegen.cuda.prims.kernel import lower_kernel
-from tilefoundry.codegen.cuda.tiles import BARRIER
+from tilefoundry.codegen.cuda.prims.launching import checked_target, host_launch, started_early, with_barrier
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
@@ -15,23 +15,22 @@ from tilefoundry.ir.passes import PARAM_PATHS, Pass
 from tilefoundry.ir.tir import (
     Abort,
     Allocate,
-    BufferView,
     Comment,
     For,
     If,
     IndexValue,
     Launch,
     Let,
-    PointerOf,
     PrimFunction,
     Return,
     Slab,
     TirStmt,
     walk_tir,
 )
-from tilefoundry.ir.types import Dim, DType, TensorType, scalar, type_dim_vars
+from tilefoundry.ir.types import Dim, TensorType, type_dim_vars
 from tilefoundry.ir.types.dim import product
 from tilefoundry.ir.types.shard import Topology
+from tilefoundry.target import CudaTarget
 
 __all__ = ["LowerPrims", "OnGraphs"]
 
@@ -53,9 +52,14 @@ class LowerPrims:
     CUDA kernels, and its host.
 
     An entry without launches is itself the kernel. Modules with an HIR entry go through ``inner``.
+
+    Attributes:
+        inner: for modules with an HIR entry.
+        target: the chip that launches are for.
     """
 
     inner: Pass
+    target: CudaTarget
 
     def run(self, module: Module) -> Module:
         """``module`` as kernels and host."""
@@ -64,6 +68,7 @@ class LowerPrims:
             return self.inner.run(module)
         levels = tuple(entry.topologies or module.effective_topologies() or ())
         launches = [stmt for stmt in walk_tir(entry.body) if isinstance(stmt, Launch)]
+        checked_target(module.name, launches, self.target)
         if launches:
             kernels = _kernels(module, launches, levels)
             host = replace(entry, body=_host(entry, {kernel.name: kernel for kernel in kernels}))
@@ -71,7 +76,7 @@ class LowerPrims:
             inner = replace(entry, name=f"k0_{entry.name}")
             kernels = [lower_kernel(inner, levels)]
             extents = tuple(IndexValue.of(var) for var in _extents(entry))
-            launch = _with_barrier(Launch(inner.name, (*entry.params, *extents)), kernels[0])
+            launch = with_barrier(Launch(inner.name, (*entry.params, *extents)), kernels[0])
             host = replace(entry, body=(launch,))
         metadata = {**module.metadata, PARAM_PATHS: tuple(p.name for p in entry.params)}
         functions = (*kernels, host)
@@ -103,17 +108,9 @@ def _kernels(module: Module, launches: list[Launch], levels: tuple[Topology, ...
             own = tuple(function.topologies or node.effective_topologies() or levels)
             block = product(launch.block) if launch.block else None
             named = replace(function, name=launch.callee.replace(".", "_"))
-            found[launch.callee] = lower_kernel(named, own, block, launch.attributes)
+            own_launches = [other for other in launches if other.callee == launch.callee]
+            found[launch.callee] = started_early(lower_kernel(named, own, block), own_launches)
     return list(found.values())
-
-
-def _with_barrier(launch: Launch, kernel: PrimFunction) -> Launch:
-    """The launch with the counter pair among its arguments where the kernel takes one."""
-    names = [param.name for param in kernel.params]
-    if BARRIER not in names:
-        return launch
-    at = names.index(BARRIER)
-    return replace(launch, args=(*launch.args[:at], kernel.params[at], *launch.args[at:]))
 
 
 def _host(entry: PrimFunction, kernels: Mapping[str, PrimFunction]) -> tuple[TirStmt, ...]:
@@ -144,8 +141,7 @@ class _Host:
             self.slots.append((product((stmt.size, stmt.buffer.type.dtype.itemsize)),))
             return ()
         if isinstance(stmt, Launch):
-            launch = _launch(self.name, stmt)
-            return (_with_barrier(launch, self.kernels[launch.callee]),)
+            return (host_launch(self.name, stmt, self.kernels[stmt.callee.replace(".", "_")]),)
         if isinstance(stmt, For):
             return (replace(stmt, body=self.stmts(stmt.body)),)
         if isinstance(stmt, If):
@@ -156,19 +152,3 @@ class _Host:
             f"{self.name}: a host that launches kernels allocates, loops, branches and launches; move the "
             f"{type(stmt).__name__.lower()} into a kernel"
         )
-
-
-def _launch(name: str, launch: Launch) -> Launch:
-    refused = [key for key, value in launch.attributes if key in ("cluster", "programmatic") and value]
-    if refused:
-        raise NotFollowed(
-            f"{name}: the launch of {launch.callee} asks for {refused[0]}=, which is not passed on; leave it out"
-        )
-    args = tuple(
-        (arg.buffer if arg.offset == 0 else PointerOf(scalar(DType.i64), arg.buffer, arg.offset))
-        if isinstance(arg, BufferView)
-        else arg
-        for arg in launch.args
-    )
-    grid = (product(launch.grid),) if launch.grid else ()
-    return Launch(launch.callee.replace(".", "_"), args, grid, launch.block)

@@ -135,7 +135,8 @@ class _HostStatements(StatementEmitter):
                 self.out.line("void* const barrier_ = call_.barrier();")
                 places.insert(barrier, "const_cast<void*>(static_cast<const void*>(&barrier_))")
             self.out.line(f"void* args_[] = {{{', '.join(places) or 'nullptr'}}};")
-            self.out.line(f"call_.launch({number}, {self._grid(stmt.grid[0], number)}, args_);")
+            grid, form = self._grid(stmt.grid[0], number), _form(stmt)
+            self.out.line(f"call_.launch({number}, {grid}, args_{form});")
 
     def _place(self, arg: Expr, i: int) -> str:
         text = self.expr(arg)
@@ -150,3 +151,14 @@ class _HostStatements(StatementEmitter):
             return f"call_.resident({number})"
         text = dim_text(grid, self.names)
         return f"call_.persistent({number}, {text})" if number in self._in_turns else text
+
+
+def _form(stmt: Launch) -> str:
+    """What the launch asks for beside its geometry, as a last argument; empty where that is nothing."""
+    given = dict(stmt.attributes)
+    (cluster,) = given.get("cluster", (1,))
+    cooperative, apart = given.get("cooperative", False), not given.get("programmatic", True)
+    if (cluster, cooperative, apart) == (1, False, False):
+        return ""
+    flags = ", ".join("true" if flag else "false" for flag in (cooperative, apart))
+    return f", host::LaunchForm{{{cluster}, {flags}}}"

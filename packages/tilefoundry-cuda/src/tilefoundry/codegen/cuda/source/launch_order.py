@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilefoundry.codegen.cuda.statements import Pack, Packs, TileMatmul, WidePath, inner_statements
+from tilefoundry.codegen.cuda.statements import (
+    EarlyStart,
+    Pack,
+    Packs,
+    TileMatmul,
+    WidePath,
+    inner_statements,
+)
 from tilefoundry.codegen.cuda.tiles import Part, TileCopy, TileSync, dtype_of
 from tilefoundry.ir.tir import MeshScope, PrimFunction, TirStmt
 from tilefoundry.ir.types import Dim, TensorType
@@ -25,11 +32,14 @@ less evenly."""
 def overlaps(function: PrimFunction) -> bool:
     """Whether blocks of the kernel may be placed while the last blocks of the launch before it still run.
 
-    Blocks that meet at a grid barrier are placed together, and so never early. What only a call knows counts as short.
+    Blocks that meet at a grid barrier are placed together, and so never early. What only a call knows counts as short;
+    a kernel of which that is asked may be long.
     """
     stmts = list(inner_statements(function.body))
     if any(isinstance(stmt, TileSync) and stmt.kind == "grid" for stmt in stmts):
         return False
+    if any(isinstance(stmt, EarlyStart) for stmt in stmts):
+        return True
     streams = any(isinstance(stmt, TileMatmul) and _has_few_rows(stmt) for stmt in stmts)
     return moved_bytes(function) <= (_MOST_STREAMED_BYTES if streams else _MOST_BYTES)
 

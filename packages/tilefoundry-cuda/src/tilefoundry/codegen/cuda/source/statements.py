@@ -12,7 +12,15 @@ from tilefoundry.codegen.cuda.source.combine import REDUCE_OPS, write_combine
 from tilefoundry.codegen.cuda.source.matmul import write_matmul
 from tilefoundry.codegen.cuda.source.tile_joins import JOIN_WRITERS
 from tilefoundry.codegen.cuda.source.tiles import TILE_WRITERS
-from tilefoundry.codegen.cuda.statements import Combine, Pack, Packs, RegisterArray, TileMatmul, WidePath
+from tilefoundry.codegen.cuda.statements import (
+    Combine,
+    EarlyStart,
+    Pack,
+    Packs,
+    RegisterArray,
+    TileMatmul,
+    WidePath,
+)
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
@@ -112,6 +120,9 @@ class DeviceEmitter(StatementEmitter):
             self.out.line("alignas(1024) __shared__ unsigned char workspace_[Tier_::bytes];")
             args.append("workspace_")
         self.out.line(f"ops::{stmt.op}({', '.join(args)});")
+
+    def _early(self, stmt: EarlyStart) -> None:
+        self.out.comment("placed beside the last blocks of the launch before")
 
     def _wide(self, stmt: WidePath) -> None:
         if stmt.width == 1:
@@ -356,6 +367,7 @@ _EMITTERS: dict[type, Callable[[Any, Any], None]] = {
     Accumulator: DeviceEmitter._accumulator,
     Combine: DeviceEmitter._combine,
     Comment: StatementEmitter._comment,
+    EarlyStart: DeviceEmitter._early,
     Evaluate: DeviceEmitter._evaluate,
     For: DeviceEmitter._for,
     Guard: DeviceEmitter._guard,

@@ -18,6 +18,11 @@ struct Kernel {
   bool cooperative, overlaps;
 };
 
+struct LaunchForm {
+  int cluster = 1;
+  bool cooperative = false, apart = false;
+};
+
 }  // namespace host
 }  // namespace tilefoundry
 
@@ -49,10 +54,12 @@ class Call {
     static unsigned pair[2];
     return pair;
   }
-  void launch(int i, std::int64_t grid, void** args) const {
+  void launch(int i, std::int64_t grid, void** args, LaunchForm form = {}) const {
     if (grid <= 0) return;
     Kernel const& k = program_.kernel(i);
-    const std::string error = emulated_launch(k.symbol, args, static_cast<unsigned>(grid), static_cast<unsigned>(k.block), k.cooperative);
+    if (grid % form.cluster != 0)
+      fail("ValueError", {k.label, ": clusters of ", form.cluster, " blocks do not divide its ", grid, " blocks"});
+    const std::string error = emulated_launch(k.symbol, args, static_cast<unsigned>(grid), static_cast<unsigned>(k.block), k.cooperative || form.cooperative);
     if (!error.empty()) fail("RuntimeError", {k.label, ": ", error.c_str()});
   }
 
