@@ -9,6 +9,7 @@ copy's event has passed, which a reaper thread per stream observes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from .. import seam
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 PIECE = 16 << 20
 """The most bytes of a copy in the background that a copy in demand waits for."""
+
+_NBYTES = attrgetter("nbytes")
 
 
 def refuse_capture() -> None:
@@ -193,8 +196,10 @@ def _pinned(
     return completion
 
 
-def _interruptible(runs: Sequence[Run]) -> list[Run]:
+def _interruptible(runs: Sequence[Run]) -> Sequence[Run]:
     """The runs in pieces between which a copy engine turns to copies that somebody waits for."""
+    if max(map(_NBYTES, runs)) <= PIECE:
+        return runs
     return [
         Run(run.source + start, run.target + start, min(PIECE, run.nbytes - start))
         for run in runs

@@ -7,7 +7,7 @@ tiles into their slots again; where even that fails they are left on secondary, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...movement.completion import Completion
@@ -18,6 +18,10 @@ from .table import TileRecord
 if TYPE_CHECKING:
     from .core import Core
     from .request import Request
+
+
+HEAD = 16 << 20
+"""Bytes that a link moves while the rest of a long batch is prepared."""
 
 
 class Load(NamedTuple):
@@ -78,26 +82,48 @@ class Batch:
             self._arrive(failure)
 
     def _load(self) -> None:
-        begun = self.core.stats.clock()
+        if self.blank:
+            self._loading = self.request.submitted = True
+            self._arrive(None)
+            return
+        mover, background, loads = self.core.mover, self.request.independent, self.loads
+        self.core.stats.loading()
+        try:
+            first = HEAD // self.core.tile_bytes + 1
+            if len(loads) <= 2 * first:
+                first = len(loads)
+            # The link is busy with these while the others are sorted.
+            copies, zeros = self._sources(loads[:first])
+            parts = mover.copy(copies, background) if copies else []
+        except BaseException:
+            self.core.stats.loaded(0)
+            raise
+        self._loading = True
+        self.request.submitted = True
+        if first < len(loads):
+            copies, more = self._sources(loads[first:])
+            zeros += more
+            parts += mover.guarded_copy(copies, background)
+        if zeros:
+            parts.append(mover.guarded_compute(lambda: self.core.clear(zeros)))
+        self.request.follow(parts, lambda error: self._loaded(error))
+
+    def _sources(self, loads: Sequence[Load]) -> tuple[list[Move], list[Slot]]:
+        """What to copy, and the slots to clear."""
         size = self.core.tile_bytes
         copies: list[Move] = []
         zeros: list[Slot] = []
-        for _, source, target in () if self.blank else self.loads:
+        for _, source, target in loads:
             if source is None:
                 zeros.append(target)
             else:
                 slab, to = source.slab, target.slab
                 copies.append((slab.carrier, to.carrier, source.place * size, target.place * size, size))
-        parts = self.core.mover.copy(copies, self.request.independent) if copies else []
-        self._loading = True
-        self.request.submitted = True
-        if zeros:
-            parts = [*parts, self.core.mover.guarded_compute(lambda: self.core.clear(zeros))]
-        self.request.follow(parts, lambda error: self._loaded(error, begun))
+        return copies, zeros
 
-    def _loaded(self, error: BaseException | None, begun: float) -> None:
-        if error is None and not self.blank:
-            self.core.stats.loaded(self.loads, self.core.tile_bytes, begun)
+    def _loaded(self, error: BaseException | None) -> None:
+        moved = 0 if error is not None else sum([load.source is not None for load in self.loads])
+        self.core.stats.loaded(moved * self.core.tile_bytes)
         self._arrive(error)
 
     def _arrive(self, error: BaseException | None) -> None:

@@ -163,7 +163,7 @@ class Eviction:
             if self.passive and any(v.record.needed() or v.record.claim for v in self._victims):
                 self._started, self._victims = False, []
                 return False
-            for victim in self._victims:
+            for victim in reversed(self._victims):
                 core.give_primary(core.table.displace(victim.record))
             core.placed([v.record.code for v in self._victims], False)
             return True

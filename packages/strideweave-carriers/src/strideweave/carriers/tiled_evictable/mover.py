@@ -12,7 +12,7 @@ from typing import Any
 from ... import seam
 from ...movement.completion import Completion
 from ...movement.pool import BACKGROUND, DEMAND, pool
-from ...movement.transfer import Run, transfer_for
+from ...movement.transfer import Run, runs_of, transfer_for
 from ..base import Carrier
 
 HERE = object()
@@ -48,16 +48,16 @@ def grouped(moves: Iterable[Move]) -> dict[tuple[Carrier, Carrier], list[Run]]:
 
 
 def _joined(spans: list[tuple[int, int, int]]) -> list[Run]:
-    runs: list[Run] = []
+    joined: list[tuple[int, int, int]] = []
     begin, goal, length = spans[0]
     for source_at, target_at, nbytes in spans[1:]:
         if source_at == begin + length and target_at == goal + length:
             length += nbytes
         else:
-            runs.append(Run(begin, goal, length))
+            joined.append((begin, goal, length))
             begin, goal, length = source_at, target_at, nbytes
-    runs.append(Run(begin, goal, length))
-    return runs
+    joined.append((begin, goal, length))
+    return runs_of(joined)
 
 
 def failed(error: BaseException) -> Completion[None]:
@@ -154,11 +154,11 @@ class HostMover:
         except BaseException as error:
             return failed(error)
 
-    def guarded_copy(self, moves: Sequence[Move]) -> list[Completion[None]]:
+    def guarded_copy(self, moves: Sequence[Move], background: bool = False) -> list[Completion[None]]:
         """``copy`` after something else was submitted: a refusal becomes a failed completion."""
         if not moves:
             return []
         try:
-            return self.copy(moves)
+            return self.copy(moves, background)
         except BaseException as error:
             return [failed(error)]

@@ -172,12 +172,12 @@ class CudaMover:
                 break
         return parts
 
-    def guarded_copy(self, moves: Sequence[Move]) -> list[Completion[None]]:
+    def guarded_copy(self, moves: Sequence[Move], background: bool = False) -> list[Completion[None]]:
         """See ``HostMover.guarded_copy``."""
         if not moves:
             return []
         try:
-            return self.copy(moves)
+            return self.copy(moves, background)
         except BaseException as error:
             return [failed(error)]
 

@@ -124,8 +124,9 @@ class SlotPool:
             self._total -= slot.slab.tiles
             # Dropped, not released: a copy in flight may still refer to it.
         else:
+            # Those that are given back last place first, as sets of tiles are, leave nothing to sort.
+            self._sorted = self._sorted and not (self._free and self._free[-1].place < slot.place)
             self._free.append(slot)
-            self._sorted = False
 
     def trim(self) -> None:
         """With ``single``, forget slots that were allocated and not taken."""

@@ -68,12 +68,13 @@ class Recorder:
         self.log: deque[tuple[float, int, bool]] = deque(maxlen=LOG)
         self.began = time.perf_counter()
         self._unread: set[int] = set()
+        self._loading, self._since = 0, 0.0
         # Counted under the carrier's lock: the most frequent request need not take another one.
         self._all_hits = self._all_hit_tiles = 0
 
     def renew_in_child(self) -> None:
-        """A fresh lock in a forked child."""
-        self._lock = threading.Lock()
+        """A fresh lock in a forked child, where no promotion goes on."""
+        self._lock, self._loading = threading.Lock(), 0
 
     def clock(self) -> float:
         """Seconds on the clock that events are stamped with."""
@@ -85,10 +86,21 @@ class Recorder:
             for name, amount in amounts.items():
                 self.counts[name] += amount
 
-    def loaded(self, loads: Sequence[Any], tile_bytes: int, begun: float) -> None:
-        """Loads have arrived."""
-        moved = sum(load.source is not None for load in loads)
-        self.add(bytes_promoted=moved * tile_bytes, promote_seconds=self.clock() - begun)
+    def loading(self) -> None:
+        """A promotion begins to move bytes; ``loaded`` follows, however it ends."""
+        with self._lock:
+            if not self._loading:
+                self._since = self.clock()
+            self._loading += 1
+
+    def loaded(self, nbytes: int) -> None:
+        """It has moved ``nbytes``, none where it failed. Time during which several are under way counts once."""
+        with self._lock:
+            now = self.clock()
+            self.counts["promote_seconds"] += now - self._since
+            self.counts["bytes_promoted"] += nbytes
+            self._since = now
+            self._loading -= 1
 
     def stored(self, victims: Sequence[Any], tile_bytes: int) -> None:
         """Tiles were written back."""
