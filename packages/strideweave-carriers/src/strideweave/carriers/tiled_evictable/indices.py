@@ -6,8 +6,16 @@ therefore kept per stream. One that was made by ``settle_index`` serves every st
 
 from __future__ import annotations
 
+import os
+import threading
+from array import array
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from ...movement import driver
+from ...movement.captures import beside_captures
+from ...movement.cuda_lanes import current_stream
+from .. import hostmemory
 from ..torch_storage import plain_torch
 
 if TYPE_CHECKING:
@@ -16,17 +24,21 @@ if TYPE_CHECKING:
 KEPT = 1024
 """Index tensors kept per process."""
 
-_by_stream: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
-_settled: dict[Any, torch.Tensor] = {}
+WORDS = 1 << 14
+"""Slot numbers that a stream's page-locked memory holds, in two halves."""
+
+_by_stream: OrderedDict[Any, tuple[torch.Tensor, Any]] = OrderedDict()
+_settled: OrderedDict[Any, torch.Tensor] = OrderedDict()
 
 
 def index_tensor(indices: tuple[int, ...], device: torch.device) -> torch.Tensor | None:
     """``indices`` on the device, for the current stream; None where making it would break a graph capture."""
     import torch
 
-    found = _settled.get((indices, device))
-    if found is not None:
-        return found
+    if _settled:
+        found = _settled.get((indices, device))
+        if found is not None:
+            return found
     if device.type != "cuda":
         return settle_index(indices, device)
     key = (indices, torch._C._cuda_getCurrentRawStream(device.index))
@@ -34,9 +46,7 @@ def index_tensor(indices: tuple[int, ...], device: torch.device) -> torch.Tensor
     if kept is None:
         if torch.cuda.is_current_stream_capturing():
             return None
-        with plain_torch():
-            staged = torch.tensor(indices, dtype=torch.int64, device="cpu", pin_memory=True)
-            kept = staged.to(device, non_blocking=True), staged
+        kept = _sent(indices, device, key[1])
         _keep(_by_stream, key, kept)
     return kept[0]
 
@@ -51,8 +61,90 @@ def settle_index(indices: tuple[int, ...], device: torch.device) -> torch.Tensor
     return made
 
 
-def _keep(cache: dict[Any, Any], key: Any, value: Any) -> None:
+def _sent(indices: tuple[int, ...], device: torch.device, raw: int) -> tuple[torch.Tensor, Any]:
+    """``indices`` on their way to the device on the current stream, and what must live as long."""
+    import torch
+
+    if len(indices) <= WORDS // 2 and driver.is_there():
+        sender = _senders.get((device.index, raw)) or _sender(device.index, raw)
+        return sender.send(indices, device), None
+    with plain_torch():
+        staged = torch.tensor(indices, dtype=torch.int64, device="cpu", pin_memory=True)
+        return staged.to(device, non_blocking=True), staged
+
+
+class Sender:
+    """Page-locked words of one stream, written in turns: a half is used again once its copies have been made.
+
+    Safe from any thread whose current stream this is. The driver copies: torch takes three times as long to
+    page-lock, copy and account for a tensor of a few numbers as the request it is for.
+    """
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        import torch
+
+        self._stream = stream
+        with beside_captures(), plain_torch():
+            self._words = torch.empty(WORDS, dtype=torch.int64, device="cpu", pin_memory=True)
+            self._sent = [driver.Event(stream) for _ in range(2)]
+        self._base, self._size = self._words.data_ptr(), WORDS // 2
+        self._view = hostmemory.view(self._base, 8 * WORDS).cast("q")
+        self._half = self._used = 0
+        self._lock = threading.Lock()
+
+    def send(self, indices: tuple[int, ...], device: torch.device) -> torch.Tensor:
+        """A fresh tensor of ``indices``, at most half of the words, for work on the stream from now on."""
+        import torch
+
+        count = len(indices)
+        made = torch.empty(count, dtype=torch.int64, device=device)
+        with self._lock:
+            if self._used + count > self._size:
+                self._turn()
+            at = self._half * self._size + self._used
+            self._used += count
+            self._view[at : at + count] = array("q", indices)
+            driver.copy(made.data_ptr(), self._base + 8 * at, 8 * count, self._stream)
+        return made
+
+    def _turn(self) -> None:
+        with beside_captures():
+            self._sent[self._half].record()
+            self._half, self._used = 1 - self._half, 0
+            # At once nearly always: thousands of requests lie between. Passes too where it was never recorded.
+            self._sent[self._half].synchronize()
+
+
+_senders: dict[tuple[int, int], Sender] = {}
+_guard = threading.Lock()
+
+
+def _sender(device: int, raw: int) -> Sender:
+    with _guard:
+        found = _senders.get((device, raw))
+        if found is None:
+            found = _senders[device, raw] = Sender(current_stream(device))
+        return found
+
+
+def _keep(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
     if len(cache) >= KEPT:
         # The oldest has long been read by whatever used it.
-        cache.pop(next(iter(tuple(cache))), None)
+        cache.popitem(last=False)
     cache[key] = value
+
+
+_inherited: list[object] = []
+
+
+def _after_fork() -> None:
+    global _guard
+    _guard = threading.Lock()
+    # Kept, not dropped: giving device memory or events back would call a device that the child cannot use.
+    _inherited.append((dict(_senders), dict(_by_stream), dict(_settled)))
+    _senders.clear()
+    _by_stream.clear()
+    _settled.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -156,7 +156,7 @@ class CudaMover:
         for (source, target), runs in grouped(moves).items():
             try:
                 transfer = transfer_for(type(source), type(target))
-                on = lane(self.device, _direction(source, target)).stream
+                on = lane(self.device, _direction(source, target)).clear()
                 event = prepared.event if prepared is not None else None
                 if event is not None:
                     on.wait_event(event)

@@ -95,13 +95,18 @@ class TileSelection:
     def _codes(self, geometry: TileGeometry, what: str) -> tuple[int, ...]:
         if self.rank != geometry.rank:
             raise ValueError(f"{what}: the selection has rank {self.rank}, the grid {geometry.rank}")
-        codes, step = [0], 1
+        codes: Sequence[int] = (0,)
+        step = 1
         for axis, (extent, taken) in enumerate(zip(geometry.grid_shape, self.per_axis, strict=True)):
             if max(taken) >= extent:
                 raise ValueError(
                     f"{what}: coordinate {max(taken)} on axis {axis} is outside the grid's {extent} tiles"
                 )
-            codes = [before + step * component for component in taken for before in codes]
+            # Mostly one axis is chosen from, and of the others everything or one tile is taken.
+            if step == 1:
+                codes = taken
+            elif taken != (0,):
+                codes = [before + step * component for component in taken for before in codes]
             step *= extent
         return tuple(codes)
 

@@ -70,22 +70,22 @@ def unpin_resident(core: Core, request: Any, standing: Standing) -> None:
 
 def _look(core: Core, codes: tuple[int, ...]) -> Standing | None:
     records = core.table.many(codes)
-    slabs, places = set(), []
-    for record in records:
-        slot = record.primary
-        if slot is None or record.claim is not None or record.transit is not None:
-            return None
-        slabs.add(slot.slab)
-        places.append(slot.place)
-    if len(slabs) > 1:
+    slots = [record.primary for record in records]
+    first = slots[0]
+    if first is None or None in slots:
         return None
+    slab = first.slab
+    places = tuple([place for lies, place in slots if lies is slab])  # type: ignore[misc] # none of them is None
+    if len(places) < len(slots):
+        return None
+    for record in records:
+        if record.claim is not None or record.transit is not None:
+            return None
     if len(core.standing) >= KEPT:
         core.forget_standing()
     # Under the tuple's identity: a selection gives the same one each time, and it lives as long as the entry.
     before = core.standing.pop(id(codes), None)
     if before is not None:
         before.drop()
-    found = core.standing[id(codes)] = Standing(
-        codes, core.table.epoch, tuple(records), slabs.pop(), tuple(places)
-    )
+    found = core.standing[id(codes)] = Standing(codes, core.table.epoch, tuple(records), slab, places)
     return found
