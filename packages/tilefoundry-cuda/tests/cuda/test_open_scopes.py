@@ -69,8 +69,8 @@ CASES = {
     "rows of any length": (rows, DimVar("M", 1, 600), [HALF, ("2, 128)", "2, 64)")]),
     "fewer groups": (columns, 200, [HALF, ("8, 32)", "4, 32)")]),
     "more lanes": (columns, 200, [DOUBLE, ('"cta", 2', '"cta", 1'), ("(2, 8, 32)", "(1, 8, 64)")]),
-    "elements": (elements, 4096, [HALF, ("1, 256)", "1, 128)")]),
-    "tiles": (elements, 4096, [("N * 2", "N")]),
+    "elements": (elements, 4104, [HALF, ("1, 256)", "1, 128)"), ("N * 3", "N * 5")]),
+    "tiles": (elements, 4104, [("N * 3", "N")]),
     "windows": (windows, 96, [HALF, ("256)", "128)")]),
 }
 
@@ -84,7 +84,7 @@ def test_an_edited_mesh_is_the_launch(name):
     assert [block for _, block in before] != [block for _, block in after] or before != after
     threads = next((int(new.rsplit(" ", 1)[1]) for old, new in changes if "thread" in old), before[0][1])
     assert {block for _, block in after} == {threads}
-    grids = {"a row of a block": N, "more lanes": 1, "tiles": N}
+    grids = {"a row of a block": N, "more lanes": 1, "tiles": N, "elements": N * 5}
     assert [grid for grid, _ in after] == [grids.get(name, grid) for grid, _ in before]
 
 
@@ -180,7 +180,7 @@ def test_a_mesh_that_does_not_fit_is_refused_with_one_that_does(name):
             [('"cta", 2', '"cta", 3'), ("(2, 8", "(3, 8")],
             "blocks of 8 x 32 threads are 2; write Mesh",
         ),
-        (elements, [("N * 2", "N * 3")], "blocks of 1 x 256 threads are"),
+        (elements, [("N * 3", "N * 4")], "blocks of 1 x 256 threads are"),
         (windows, [('"thread", 256', '"thread", 48'), ("256)", "48)")], "a block is whole warps"),
     ],
     ids=["groups", "columns", "elements", "warps"],
@@ -189,7 +189,7 @@ def test_a_mesh_that_does_not_fit_is_refused_with_one_that_does(name):
 def test_other_forms_are_refused_likewise(make, changes, message):
     with pytest.raises(NotFollowed, match=message):
         lower(
-            edited(make(200 if make is columns else 4096 if make is elements else 96), *changes), target=H200
+            edited(make(200 if make is columns else 4104 if make is elements else 96), *changes), target=H200
         )
 
 

@@ -127,7 +127,7 @@ def _facts(entry: Function | Variant, kind: str, own: frozenset[str]) -> Iterato
     for bind in calls:
         call = bind.value
         assert isinstance(call, FunctionCall)
-        binds = [s for s in call.callee.stmts() if isinstance(s, Bind)]
+        binds = _computed(call.callee)
         ops = tuple(b.value.op.name for b in binds if isinstance(b.value, Call))
         reads = sum((_bytes(arg.type) for arg in call.args), start=0)
         flops = sum((_flops(b) for b in binds), start=0)
@@ -158,10 +158,17 @@ def _authored(placed: Module, module: Module) -> Iterator[KernelFacts]:
         yield KernelFacts(kernel.name, lines, reads, writes, share, (), _SCALAR_PER_BYTE["cuda"])
 
 
+def _computed(kernel: Function) -> list[Bind]:
+    """The statements that compute; moving a value between memories does not."""
+    return [stmt for stmt in kernel.stmts() if isinstance(stmt, Bind) and not _moves(stmt)]
+
+
+def _moves(bind: Bind) -> bool:
+    return isinstance(bind.value, Call) and bind.value.op.name in ("reshard", "local")
+
+
 def _countable(bind: Bind) -> bool:
-    """Whether the op computes; moving a value between memories does not."""
-    moves = isinstance(bind.value, Call) and bind.value.op.name in ("reshard", "local")
-    return isinstance(bind.target.type, TensorType) and not moves
+    return isinstance(bind.target.type, TensorType) and not _moves(bind)
 
 
 def _bytes(type_: Type) -> Dim:
@@ -216,8 +223,7 @@ _WHOLE = frozenset(WHOLE_OPS) | frozenset(CUDA_WHOLE_OPS)
 
 
 def _reason(above: Function, below: Function) -> str:
-    upper = [s for s in above.stmts() if isinstance(s, Bind)]
-    lower = [s for s in below.stmts() if isinstance(s, Bind)]
+    upper, lower = _computed(above), _computed(below)
     for binds in (upper, lower):
         whole = next(
             (b.value.op.name for b in binds if isinstance(b.value, Call) and b.value.op.name in _WHOLE),

@@ -12,19 +12,22 @@ from tilefoundry.codegen.cpu.launches import KeepLaunches, Levels
 from tilefoundry.codegen.cpu.place import Place
 from tilefoundry.codegen.cpu.schedule import KernelSpec
 from tilefoundry.codegen.cpu.share import ShareKernels
+from tilefoundry.codegen.cuda.attention_forms import has_kernel
 from tilefoundry.codegen.cuda.authored import OutlineScopes, is_placed, schedule_placed
 from tilefoundry.codegen.cuda.choose_meshes import ChooseMeshes
 from tilefoundry.codegen.cuda.emit import CudaSource, emit_module
 from tilefoundry.codegen.cuda.launches import PlanLaunches, WithWorkspaces
-from tilefoundry.codegen.cuda.link import link_cuda
+from tilefoundry.codegen.cuda.link import SOURCE, cuda_program_key, link_cuda
 from tilefoundry.codegen.cuda.prims import LowerPrims, OnGraphs
 from tilefoundry.codegen.cuda.resources import cuda_records
 from tilefoundry.codegen.cuda.schedule import accepts, schedule
 from tilefoundry.codegen.cuda.source import emit_kernel
 from tilefoundry.codegen.cuda.split_reductions import SplitReductions
+from tilefoundry.codegen.cuda.spreads import scheduled_spec
 from tilefoundry.codegen.cuda.supported import host_answers
 from tilefoundry.codegen.launch_paths import named_by_path, with_ranges
 from tilefoundry.codegen.linkable import LinkableModule
+from tilefoundry.codegen.recall import recalled, remember
 from tilefoundry.codegen.supported import CheckSupported
 from tilefoundry.ir.core.expr import MeshScope
 from tilefoundry.ir.core.module import Module
@@ -46,8 +49,11 @@ class CudaLinkable(LinkableModule):
 
 
 def _schedule(spec: KernelSpec) -> PrimFunction:
-    """A kernel as its layouts place it, or spread over the mesh of its open scope."""
-    return schedule_placed(spec) if is_placed(spec.function) else schedule(spec)
+    """A kernel by the schedule for its mesh where layouts are open or are the schedule's own, else as they say."""
+    if not is_placed(spec.function):
+        return schedule(spec)
+    own = scheduled_spec(spec)
+    return schedule_placed(spec) if own is None else schedule(own)
 
 
 def _declares_levels(levels: Levels) -> bool:
@@ -63,7 +69,7 @@ _PLACING: tuple[Pass, ...] = (
     OutlineScopes(),
     UnrollLoops(),
     ErasePlacement(),
-    DecomposeRows(),
+    DecomposeRows(keeps=has_kernel),
     SplitReductions(),
     Canonicalise(),
     RemoveDeadCode(),
@@ -107,6 +113,16 @@ class CudaBackend:
     def link(self, linkable: CudaLinkable, options: CompilerOptions) -> LinkedModule:
         """The native library."""
         return link_cuda(linkable, linkable.parts, options)
+
+    def recall(self, program: str, target: Target, options: CompilerOptions) -> LinkedModule | None:
+        """The library of a program that an earlier process compiled."""
+        assert isinstance(target, CudaTarget)
+        return recalled(cuda_program_key(program, target, options), SOURCE if options.keep_sources else None)
+
+    def remember(self, program: str, linked: LinkedModule, target: Target, options: CompilerOptions) -> None:
+        """Let later processes recall ``linked``."""
+        assert isinstance(target, CudaTarget)
+        remember(cuda_program_key(program, target, options), linked)
 
     def load(self, linked: LinkedModule) -> CompiledModule:
         """The library behind the calling convention."""

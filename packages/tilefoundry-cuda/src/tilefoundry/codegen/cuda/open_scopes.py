@@ -9,7 +9,7 @@ from tilefoundry.ir.types import TensorType, TupleType, Type
 from tilefoundry.ir.types.shard import Mesh, Topology
 from tilefoundry.ir.types.storage import StorageKind
 
-__all__ = ["open_scope", "with_open_scope", "without_scope"]
+__all__ = ["open_scope", "opened", "with_open_scope", "without_scope"]
 
 _PLACING = frozenset({"reshard", "local"})
 _SAYS_NOTHING = frozenset({StorageKind.UNDECIDED, StorageKind.GMEM})
@@ -54,3 +54,11 @@ def with_open_scope(function: Function, mesh: Mesh, levels: tuple[Topology, ...]
     scope = MeshScope(names.fresh("m"), mesh, function.body.stmts)
     body = Block((scope,), function.body.results)
     return Function(function.name, function.params, function.result, body, topologies=levels)
+
+
+def opened(function: Function, scope: MeshScope) -> Function:
+    """The function, flat so far, as an open scope of the name and over the mesh of ``scope``; its levels stay."""
+    assert function.body is not None
+    return with_body(
+        function, Block((MeshScope(scope.name, scope.mesh, function.body.stmts),), function.body.results)
+    )

@@ -23,11 +23,12 @@ from tilefoundry.codegen.cuda.schedule.row_shapes import row_shape
 from tilefoundry.codegen.cuda.schedule.rows import schedule_rows
 from tilefoundry.codegen.cuda.schedule.whole import CUDA_WHOLE_OPS, schedule_whole, whole_instances
 from tilefoundry.ir.core.expr import Bind, Call, MeshScope, Var
+from tilefoundry.ir.errors import LoweringError
 from tilefoundry.ir.passes import Names
 from tilefoundry.ir.tir import Guard, PrimFunction, TirStmt
 from tilefoundry.ir.types import DType, TensorType, scalar
 
-__all__ = ["accepts", "instances_for", "schedule"]
+__all__ = ["accepts", "instances_for", "rows_of", "schedule"]
 
 
 def instances_for(spec: KernelSpec) -> Instances:
@@ -61,6 +62,18 @@ def schedule(spec: KernelSpec) -> PrimFunction:
     placement = Placement.of(function.name, scope, levels)
     body = schedule_whole(flat, names, placement) if _is_whole(flat) else _nest(flat, names, placement)
     return PrimFunction(function.name, params, (*comments_of(function), *body), 0)
+
+
+def rows_of(spec: KernelSpec) -> Plan | None:
+    """The plan of a flat kernel whose packs lie along its rows; None for one of another form."""
+    first = spec.function.stmts()[0] if spec.function.stmts() else None
+    if not isinstance(first, Bind) or _is_whole(spec):
+        return None
+    try:
+        plan, _ = nest_of(spec)
+    except LoweringError:
+        return None  # ops of several nests are placed by their author
+    return None if plan.nest.matmul is not None or _joins_columns(plan) else plan
 
 
 def accepts(nest: Nest) -> bool:
