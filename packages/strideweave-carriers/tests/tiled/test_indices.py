@@ -1,4 +1,4 @@
-"""Index tensors on a device. Oracle: the numbers that went in, read once everything was sent, and torch's own gather."""
+"""Index tensors on a device. Oracle: the numbers that went in, read once everything was sent; torch's own gather."""
 
 from __future__ import annotations
 
@@ -74,6 +74,7 @@ def test_selections_never_seen_before_on_two_threads_with_streams_of_their_own(m
     values = torch.randn(64, 4, 6, device="cuda")
     carrier = TiledEvictable(sw.from_torch(values.reshape(-1)).carrier, sw.CPU(0), (64, 1, 1), (1, 4, 6))
     tensor, wrong = carrier.full_tensor(carrier.row_major_layout()), []
+    torch.cuda.synchronize()
 
     def work(seed):
         rng = random.Random(seed)

@@ -24,8 +24,8 @@ SHALLS = {
     15: 5,
 }
 """How many obligations each requirement of the specification states."""
-LINES = {f"A{n}" for n in range(1, 109)} | {f"C{n}" for n in range(29, 34)}
-"""The acceptance lines and the fault reports on tiles."""
+LINES = {f"A{n}" for n in range(1, 109)} | {f"C{n}" for n in range(29, 34)} | {"D31", "D42", "D55", "D57"}
+"""The acceptance lines, the fault reports on tiles, and the lines that hold on a device in every setting."""
 
 
 def rules() -> dict[str, tuple[list[str], str]]:
