@@ -158,12 +158,12 @@ def test_a_lane_gives_its_event_back_after_what_follows(library):
     """Oracle: the order of what happened, and how many events there are after many copies one after another."""
     lane = cuda_lanes.Lane.__new__(cuda_lanes.Lane)
     lane.stream, lane.device = Stream(), 0
-    lane._marks, lane.reaper = Marks(lane.stream), Immediate()
+    lane.marks, lane.reaper = Marks(lane.stream), Immediate()
     done = []
     for k in range(5):
         copied(lane.stream)
         completion: Completion[None] = Completion()
-        lane.follow(completion, lambda error, k=k: done.append((k, error, len(lane._marks._free))))
+        lane.follow(completion, lambda error, k=k: done.append((k, error, len(lane.marks._free))))
         lane.reaper.run()
     assert done == [(k, None, 0) for k in range(5)]
     assert len(library.events) == 1

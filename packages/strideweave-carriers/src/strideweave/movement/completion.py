@@ -119,8 +119,9 @@ class Completion(Generic[T]):
 
     def look(self) -> None:
         """Settle what has ended in the meantime; never blocks."""
-        for helper in tuple(self._helpers):
-            helper.look()
+        if self._born == forks.generation:
+            for helper in tuple(self._helpers):
+                helper.look()
 
     def hurry(self) -> None:
         """Something follows: whoever sees to this should not put it off."""

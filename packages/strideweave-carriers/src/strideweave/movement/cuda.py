@@ -54,11 +54,12 @@ def order_after_caller(on: Lane, device: int) -> None:
 
     refuse_capture()
     caller = current_stream(device)
+    stream = on.clear()
     # Asking whether it has run dry takes a fraction of what an event between the streams takes.
     if not (driver.is_idle(caller) if driver.is_there() else caller.query()):
         queued = torch.cuda.Event()
         queued.record(caller)
-        queued.wait(on.stream)
+        queued.wait(stream)
 
 
 def _device(carrier: Carrier) -> int:
@@ -222,6 +223,7 @@ def _block(source: Carrier, target: Carrier, runs: Sequence[Run], device: int) -
 def _enqueue(
     source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    on.clear()
     if driver.is_there() and _within_one_device(source, target):
         with NothingLeft(on.stream):
             return _copy_by_driver(source, target, runs, on)

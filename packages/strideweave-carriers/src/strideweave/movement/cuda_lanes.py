@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from .. import seam
 from . import driver
 from .completion import Completion
+from .convoy import FULL, LONGEST, Convoy
+from .flight import Flight
 from .pool import DEMAND
 from .reaper import Reaper, Settle
 
@@ -116,9 +118,42 @@ class Lane:
         urgent = priority == DEMAND and direction != "d2d"
         self.stream = torch.cuda.Stream(device, priority=-1 if urgent else 0)
         self.reaper = Reaper(f"strideweave-{direction}-{device}" + "-behind" * (priority != DEMAND))
-        self._marks = Marks(self.stream)
+        self.handle: int = self.stream.cuda_stream
+        self.marks = Marks(self.stream)
+        self.gate = threading.Lock()
+        self._open: Convoy | None = None
         self._ring: list[tuple[torch.Tensor, torch.cuda.Event]] = []
         self.lock = threading.Lock()
+
+    def clear(self) -> torch.cuda.Stream:
+        """The stream, for work that the moves queued so far need not wait for.
+
+        Raises:
+            RuntimeError: the device refuses.
+        """
+        convoy = self._open
+        if convoy is not None:
+            convoy.mark()
+        return self.stream
+
+    def carry(self, flight: Flight, nbytes: int) -> None:
+        """Settle ``flight``, whose copy was the last thing queued on the stream by this thread, once that is done."""
+        with self.gate:
+            convoy = self._open
+            if convoy is None:
+                convoy = self._open = Convoy(self)
+                self.reaper.add(convoy)
+            flight.convoy = convoy
+            convoy.flights.append(flight)
+            convoy.nbytes += nbytes
+            full = convoy.nbytes >= FULL or len(convoy.flights) >= LONGEST
+        if full:
+            convoy.mark()
+
+    def leave(self, convoy: Convoy) -> None:
+        """``convoy`` takes nothing more; the caller holds ``gate``."""
+        if self._open is convoy:
+            self._open = None
 
     def ring(self) -> list[tuple[torch.Tensor, torch.cuda.Event]]:
         """The buffers, each with the event of its last copy; the caller holds ``lock``."""
@@ -143,11 +178,11 @@ class Lane:
 
     def follow(self, completion: Completion[Any], settle: Settle) -> None:
         """Call ``settle`` after everything queued on the stream so far; who waits for ``completion`` helps."""
-        event = self._marks.take()
+        event = self.marks.take()
 
         def passed(error: BaseException | None) -> None:
             settle(error)
-            self._marks.give(event)
+            self.marks.give(event)
 
         completion.assist(self.reaper.watch(event, passed, not completion.urgent))
 

@@ -1,4 +1,8 @@
-"""Straight moves between page-locked memory and a device: one call of the driver each."""
+"""Straight moves between host memory and a device: one call of the driver each.
+
+Whoever waits for a small copy pays for every microsecond of Python before the copy begins and after it has ended, and
+for none between, so what can wait is done while the copy runs.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +13,34 @@ from .. import forks, seam
 from ..carriers.cpu import CPU
 from ..carriers.cuda import CUDA
 from ..carriers.torch_storage import TorchStorage
+from ..tensor import Tensor
 from . import driver
 from .captures import leave_captures, pass_captures
 from .cuda import order_after_caller, refuse_capture
-from .cuda_lanes import NothingLeft, current_stream, lane
-from .straight import Flight
+from .cuda_lanes import lane
+from .flight import Flight
+from .straight import Result
 
 if TYPE_CHECKING:
-    import torch
+    pass
+
+LOOSE = 8 << 20
+"""Up to this many bytes the driver copies memory that is not page-locked faster than the ring of buffers does."""
 
 
-@cache
-def _one_device() -> bool:
-    import torch
+class _Torch:
+    """What is asked of torch before each copy, without the layers that ask other things first."""
 
-    return torch.cuda.device_count() == 1
+    __slots__ = ("alone", "current_device", "raw_stream")
+
+    def __init__(self) -> None:
+        import torch
+
+        self.current_device, self.raw_stream = torch._C._cuda_getDevice, torch._C._cuda_getCurrentRawStream
+        self.alone = torch.cuda.device_count() == 1
+
+
+_torch = cache(_Torch)
 
 
 class DeviceStraight:
@@ -35,42 +52,61 @@ class DeviceStraight:
         self._direction = direction
         self._up = direction == "h2d"
 
-    def _device(self, source: TorchStorage, target: TorchStorage) -> int | None:
-        """The device's index; None where the copy needs help or another current device."""
-        import torch
+    def _stream(self, source: TorchStorage, target: TorchStorage, loose: bool) -> tuple[int, int] | None:
+        """The device's index and the handle of its current stream; None where the copy needs help.
 
+        That is so for memory that is not page-locked unless ``loose``, and for a device that is not the current one.
+
+        Raises:
+            RuntimeError: that stream is being captured.
+        """
         host, device = (source, target) if self._up else (target, source)
         assert isinstance(host, CPU) and isinstance(device, CUDA)
-        if not host.is_pinned() or device._born != forks.generation or not driver.is_there():
+        if not (host.is_pinned() or (loose and host.pinning is None)):
             return None
-        index = device._flat.get_device()
-        return index if _one_device() or torch.cuda.current_device() == index else None
-
-    def start(
-        self, source: TorchStorage, target: TorchStorage, at: int, nbytes: int
-    ) -> tuple[torch.cuda.Stream, int] | None:
-        """See ``Straight.start``. On the caller's stream: who waits gains nothing from another one."""
-        device = self._device(source, target)
-        if device is None:
+        if device._born != forks.generation or not driver.is_there():
+            return None
+        asked, index = _torch(), device._flat.get_device()
+        if not asked.alone and asked.current_device() != index:
             return None
         seam.enter("submit")
-        refuse_capture()
-        stream = current_stream(device)
+        stream = asked.raw_stream(index)
+        # The legacy stream cannot be captured.
+        if stream:
+            refuse_capture()
+        return index, stream
+
+    def perform(
+        self,
+        tensor: Tensor,
+        source: TorchStorage,
+        target: TorchStorage,
+        at: int,
+        nbytes: int,
+        finished: Result,
+    ) -> Tensor | None:
+        """See ``Straight.perform``. On the caller's stream: who waits gains nothing from another one.
+
+        A copy of memory that is not page-locked is right here, where nothing goes on before it has ended.
+        """
+        found = self._stream(source, target, nbytes <= LOOSE)
+        if found is None:
+            return None
+        index, stream = found
+        calls = driver.bound(index)
         before = pass_captures()
         try:
             seam.enter("copy")
-            driver.copy(target._flat.data_ptr(), source._flat.data_ptr() + at, nbytes, stream)
-        except BaseException:
-            leave_captures(before)
-            raise
-        return stream, before
-
-    def finish(self, begun: tuple[torch.cuda.Stream, int]) -> None:
-        """See ``Straight.finish``."""
-        stream, before = begun
-        try:
-            # Not an event: waiting for one yields the core, which adds a tenth of a millisecond.
-            driver.synchronize(stream)
+            status = calls.copy(target._flat.data_ptr(), source._flat.data_ptr() + at, nbytes, stream)
+            if status:
+                driver.refuse(status, f"copy of {nbytes} bytes")
+            try:
+                return finished(tensor, target)
+            finally:
+                # Not an event: waiting for one yields the core, which adds a tenth of a millisecond.
+                status = calls.stream_synchronize(stream)
+                if status:
+                    driver.refuse(status, "work of the device")
         finally:
             leave_captures(before)
 
@@ -78,19 +114,25 @@ class DeviceStraight:
         self, source: TorchStorage, target: TorchStorage, at: int, nbytes: int, flight: Flight
     ) -> bool:
         """See ``Straight.submit``. On the lane's stream, after what the caller's had queued."""
-        device = self._device(source, target)
-        if device is None:
+        found = self._stream(source, target, False)
+        if found is None:
             return False
-        seam.enter("submit")
-        on = lane(device, self._direction)
+        index, stream = found
+        calls, on = driver.bound(index), lane(index, self._direction)
         before = pass_captures()
         try:
-            order_after_caller(on, device)
+            if calls.stream_query(stream) == driver.NOT_READY:
+                order_after_caller(on, index)
             flight.keep = source._flat, target._flat
-            with NothingLeft(on.stream):
+            try:
                 seam.enter("copy")
-                driver.copy(target._flat.data_ptr(), source._flat.data_ptr() + at, nbytes, on.stream)
-                on.follow(flight.completion, flight.ended)
+                status = calls.copy(target._flat.data_ptr(), source._flat.data_ptr() + at, nbytes, on.handle)
+                if status:
+                    driver.refuse(status, f"copy of {nbytes} bytes")
+                on.carry(flight, nbytes)
+            except BaseException:
+                on.stream.synchronize()
+                raise
         finally:
             leave_captures(before)
         return True

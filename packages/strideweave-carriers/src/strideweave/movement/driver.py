@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import forks
 
@@ -31,7 +31,8 @@ class _Calls:
         handle = ctypes.c_void_p
         self.reason = library.cuGetErrorString
         self.copy = library.cuMemcpyAsync
-        self.copy.argtypes = ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, handle
+        # Addresses of devices are 64-bit integers to the driver; as handles they convert in a third of the time.
+        self.copy.argtypes = handle, handle, ctypes.c_size_t, handle
         self.stream_query, self.stream_synchronize = library.cuStreamQuery, library.cuStreamSynchronize
         self.event_create, self.event_record = library.cuEventCreate, library.cuEventRecord
         self.event_query, self.event_synchronize = library.cuEventQuery, library.cuEventSynchronize
@@ -63,6 +64,25 @@ def _bind(stream: torch.cuda.Stream) -> None:
         # Any call of the runtime makes the context this thread's.
         stream.query()
         _bound.generation = forks.generation
+
+
+def bound(device: int) -> _Calls:
+    """The driver's functions, with the context of ``device``, torch's current one, made the thread's.
+
+    For callers to whom a microsecond matters: they pass addresses and handles of streams, and hand a status that is
+    not 0 to ``refuse``.
+    """
+    if getattr(_bound, "generation", None) != forks.generation:
+        import torch
+
+        _bind(torch.cuda.current_stream(device))
+    return _calls()  # type: ignore[return-value] # the caller has asked
+
+
+def refuse(status: int, what: str) -> NoReturn:
+    """Raise RuntimeError with the driver's words for ``status``."""
+    _check(status, what)
+    raise AssertionError(f"{what}: status {status} is no failure")
 
 
 def _check(status: int, what: str) -> None:

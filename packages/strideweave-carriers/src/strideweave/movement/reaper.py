@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .captures import allow_during_capture, beside_captures
 from .completion import call
@@ -36,10 +36,22 @@ class Watch:
 
     __slots__ = ("_reaper", "_todo", "_waiting", "event", "lazy")
 
-    def __init__(self, reaper: Reaper, event: torch.cuda.Event, settle: Settle, lazy: bool) -> None:
+    def __init__(self, reaper: Reaper, event: Any, settle: Settle, lazy: bool) -> None:
         self._reaper, self.event, self.lazy = reaper, event, lazy
         self._todo = [settle]
         self._waiting: list[None] = []
+
+    def mark(self) -> Any:
+        """The event."""
+        return self.event
+
+    def failure(self) -> BaseException | None:
+        """Block until the event has passed; the device's error if there is one."""
+        try:
+            self.mark().synchronize()
+        except RuntimeError as error:
+            return error
+        return None
 
     def help(self) -> None:
         """Block until the event has passed, then do what follows unless the reaper has begun to."""
@@ -47,7 +59,7 @@ class Watch:
         self._waiting.append(None)
         try:
             with beside_captures():
-                error = _failure(self.event.synchronize)
+                error = self.failure()
         finally:
             self._waiting.pop()
         self.settle(error)
@@ -59,7 +71,7 @@ class Watch:
         with beside_captures():
             if not self.passed():
                 return
-            error = _failure(self.event.synchronize)
+            error = self.failure()
         self.settle(error)
 
     def hurry(self) -> None:
@@ -89,17 +101,9 @@ class Watch:
     def passed(self) -> bool:
         """Whether the event has passed, or will not any more."""
         try:
-            return self.event.query()
+            return self.mark().query()
         except RuntimeError:
             return True
-
-
-def _failure(call: Callable[[], object]) -> BaseException | None:
-    try:
-        call()
-    except RuntimeError as error:
-        return error
-    return None
 
 
 class Reaper:
@@ -120,10 +124,14 @@ class Reaper:
         ``lazy`` says that nobody minds a millisecond, so that the submitting thread need not wake the reaper.
         """
         watch = Watch(self, event, settle, lazy)
-        self._watches.append(watch)
-        if self._state == ASLEEP or (self._state == LINGERING and not lazy):
-            self._ring()
+        self.add(watch)
         return watch
+
+    def add(self, watch: Watch) -> None:
+        """Have ``watch`` settled once its event has passed."""
+        self._watches.append(watch)
+        if self._state == ASLEEP or (self._state == LINGERING and not watch.lazy):
+            self._ring()
 
     def hurry(self) -> None:
         """A watch is lazy no more."""
@@ -154,7 +162,7 @@ class Reaper:
             time.sleep(LAZY if watch.lazy else CLOSE)
             return False
         if watch.is_open():
-            call(lambda: watch.settle(_failure(watch.event.synchronize)))
+            call(lambda: watch.settle(watch.failure()))
         return True
 
     def _rest(self) -> None:

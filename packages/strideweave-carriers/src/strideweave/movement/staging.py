@@ -87,6 +87,7 @@ def fill(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> Non
 
     with on.lock, beside_captures(), plain_torch(), torch.cuda.device(on.device), NothingLeft(on.stream):
         ring, goal = on.ring(), device_bytes(target)
+        on.clear()
         for k, load in enumerate(loads(runs)):
             checkpoint()
             buffer, event = ring[k % SLOTS]
@@ -127,6 +128,7 @@ def drain(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> No
 
     with on.lock, beside_captures(), plain_torch(), torch.cuda.device(on.device), NothingLeft(on.stream):
         ring, origin = on.ring(), device_bytes(source)
+        on.clear()
         flying: list[tuple[int, Load]] = []
         for k, load in enumerate(loads(runs)):
             checkpoint()
