@@ -103,6 +103,10 @@ def programs() -> list[Program]:
             Program("epilogue", ("MATMUL",), (f"THREADS={n}",), arch)
             for n, arch in ((288, "sm_90a"), (128, "sm_80"))
         ),
+        *(
+            Program("group", ("MATMUL",), (f"THREADS={n}",), arch)
+            for n, arch in ((256, "sm_90a"), (512, "sm_90a"), (128, "sm_80"))
+        ),
         Program("select", ("ELEMENTWISE",)),
         Program("packs", ("ASYNC",)),
         Program("packs", ("ASYNC",), arch="sm_75"),

@@ -12,6 +12,7 @@ from tilefoundry.dsl import DimVar, T, Tensor, Topology, module, prim_func
 from tilefoundry.target import CudaTarget
 
 from .emulating import emulate
+from .runners import compile_device_code
 
 H200 = CudaTarget("nvidia.h200_sxm")
 M = DimVar("M", 1, 4096)
@@ -37,6 +38,50 @@ def epilogue(
 def batches(x: Tensor[(M, 3, 5, 16), "f32"], w: Tensor[(3, 16, 24), "f32"], y: Tensor[(M, 3, 5, 24), "f32"]):
     for n, h, i, j, s in T.contract(x, w):
         y[n, h, i, j] = s * 2.0
+
+
+@prim_func
+def gated(
+    x: Tensor[(M, 64), "bf16"],
+    gate: Tensor[(64, 40), "bf16"],
+    up: Tensor[(64, 40), "i8"],
+    scale: Tensor[(40,), "f32"],
+    y: Tensor[(M, 40), "bf16"],
+):
+    wide = (T.cast(up[k, j], "f32") * scale[j] for k, j in T.elements((64, 40), "bf16"))
+    for i, j, g, u in T.contract(x, (gate, wide)):
+        y[i, j] = T.silu(g) * u
+
+
+@prim_func
+def activated(
+    x: Tensor[(2, 3, M, 24), "f32"],
+    w: Tensor[(3, 16, 24), "f32"],
+    y: Tensor[(2, 3, M, 16), "f32"],
+    z: Tensor[(2, 3, M, 16), "f32"],
+):
+    low = (T.relu(x[n, h, i, k]) for n, h, i, k in T.elements((2, 3, M, 24), "f32"))
+    turned = (w[h, j, k] for h, k, j in T.elements((3, 24, 16), "f32"))
+    doubled = (w[0, j, k] * 2.0 for h, k, j in T.elements((3, 24, 16), "f32"))
+    for n, h, i, j, a, b in T.contract(low, (turned, doubled)):
+        y[n, h, i, j] = a - b
+        if n == 1:
+            z[n, h, i, j] = b
+        else:
+            z[n, h, i, j] = 0.0
+
+
+@prim_func
+def several(
+    x: Tensor[(M, 32), "f16"],
+    p: Tensor[(32, 72), "f16"],
+    q: Tensor[(32, 72), "f16"],
+    r: Tensor[(72, 32), "f16"],
+    y: Tensor[(M, 72), "f32"],
+):
+    turned = T.tensor_view(r, (32, 72), (1, 32))
+    for i, j, a, b, c, d in T.contract(x, (p, q, turned, p)):
+        y[i, j] = a * b - c + d
 
 
 @module(entry="host")
@@ -75,7 +120,34 @@ def _chained(device):
     return (x, w), ((x.float() @ w.float()).relu(),)
 
 
-CASES = {"epilogue": (epilogue, _epilogue), "batches": (batches, _batches), "chained": (Chained, _chained)}
+def _gated(device):
+    x, gate = torch.randn(70, 64, device=device).bfloat16(), torch.randn(64, 40, device=device).bfloat16()
+    up, scale = torch.randint(-8, 8, (64, 40), device=device, dtype=torch.int8), torch.rand(40, device=device)
+    x = x * 0.1
+    wide = (up.float() * scale).bfloat16().float()
+    return (x, gate, up, scale), (torch.nn.functional.silu(x.float() @ gate.float()) * (x.float() @ wide),)
+
+
+def _activated(device):
+    x, w = torch.randn(2, 3, 37, 24, device=device), torch.randn(3, 16, 24, device=device)
+    a, b = x.relu() @ w.transpose(1, 2), x.relu() @ w[0].T * 2
+    return (x, w), (a - b, torch.stack([torch.zeros_like(b[0]), b[1]]))
+
+
+def _several(device):
+    x, p, q, r = (torch.randn(*s, device=device).half() for s in ((90, 32), (32, 72), (32, 72), (72, 32)))
+    a, b, c = x.float() @ p.float(), x.float() @ q.float(), x.float() @ r.float().T
+    return (x, p, q, r), (a * b - c + a,)
+
+
+CASES = {
+    "epilogue": (epilogue, _epilogue),
+    "batches": (batches, _batches),
+    "chained": (Chained, _chained),
+    "gated": (gated, _gated),
+    "activated": (activated, _activated),
+    "several": (several, _several),
+}
 
 
 def _check(run, name, device):
@@ -111,18 +183,18 @@ def test_what_the_runtime_chooses_itself_is_said_in_a_warning():
         lower(f, target=H200)
 
 
-def test_what_has_no_call_is_refused_by_name():
-    @prim_func
-    def pair(x: Tensor[(M, 64), "bf16"], w: Tensor[(64, 40), "bf16"], y: Tensor[(M, 40), "bf16"]):
-        for i, j, a, b in T.contract(x, (w, w)):
-            y[i, j] = a * b
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", ["gated", "activated", "several"])
+def test_products_that_share_a_pass_compile(name, arch):
+    assert compile_device_code(CASES[name][0], arch) == 1
 
-    @prim_func
-    def widened(x: Tensor[(M, 64), "bf16"], w: Tensor[(64, 40), "i8"], y: Tensor[(M, 40), "bf16"]):
-        wide = (T.cast(w[k, j], "f32") for k, j in T.elements((64, 40), "bf16"))
-        for i, j, a in T.contract(x, wide):
-            y[i, j] = a
 
-    for program, message in ((pair, "among 2 right operands"), (widened, "has a prologue")):
-        with pytest.raises(NotFollowed, match=message):
-            lower(program, target=H200)
+def test_more_operands_than_share_a_pass_are_refused_by_name():
+    @prim_func
+    def many(x: Tensor[(M, 64), "bf16"], w: Tensor[(64, 40), "bf16"], y: Tensor[(M, 40), "bf16"]):
+        for i, j, a, b, c, d, e in T.contract(x, (w, w, w, w, w)):
+            y[i, j] = a + b + c + d + e
+
+    with pytest.raises(NotFollowed, match="among 5 right operands; at most 4 fit: give the others a kernel"):
+        lower(many, target=H200)

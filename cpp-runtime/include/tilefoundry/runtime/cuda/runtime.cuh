@@ -47,6 +47,7 @@
 #endif
 #ifdef TILEFOUNDRY_USE_MATMUL
 #include <tilefoundry/runtime/cuda/ops/matmul.cuh>
+#include <tilefoundry/runtime/cuda/ops/matmul_group.cuh>
 #endif
 #ifdef TILEFOUNDRY_USE_VIEWS
 #include <tilefoundry/runtime/cuda/ops/conv2d.cuh>

@@ -31,7 +31,7 @@ struct SimtTier {
     for (int i = program_id<TopologyScope::thread>(); i < Outer * bk; i += Threads) {
       const int row = Op::k_contiguous ? i / bk : i % Outer, k = Op::k_contiguous ? i % bk : i / Outer;
       S value = S(0);
-      if (row0 + row < op.rows && k0 + k < op.k) value = widen(typename Op::value_type(*op.at(row0 + row, k0 + k)));
+      if (row0 + row < op.rows && k0 + k < op.k) value = widen(op.load(row0 + row, k0 + k));
       to[k * (Outer + 1) + row] = value;
     }
   }

@@ -29,12 +29,14 @@ struct Operand {
   int rows, k;
 
   using value_type = stdx::remove_cv_t<T>;
+  static constexpr bool in_memory = true;
   static constexpr bool k_contiguous = cute::is_constant<1, KStride>::value;
   static constexpr bool row_contiguous = cute::is_constant<1, RowStride>::value && !k_contiguous;
 
   __device__ T const* at(int row, int kk) const {
     return data + static_cast<long long>(row) * row_stride + static_cast<long long>(kk) * k_stride;
   }
+  __device__ value_type load(int row, int kk) const { return value_type(*at(row, kk)); }
   /// Whether 16-byte pieces along the contiguous direction start at multiples of 16 bytes.
   __device__ bool allows_pieces() const {
     constexpr int n = 16 / sizeof(T);
@@ -117,7 +119,7 @@ __device__ void stage_tile(Op const& op, int row0, int k0, bool pieces, Address 
     int valid = KMajor ? (row < op.rows ? op.k - k : 0) : (k < op.k ? op.rows - row : 0);
     valid = valid < 0 ? 0 : valid > 8 ? 8 : valid;
     S* const to = address(line, piece);
-    if constexpr (stdx::is_same_v<S, T>) {
+    if constexpr (stdx::is_same_v<S, T> && Op::in_memory) {
       if (pieces) {
         cp_async_piece(to, valid > 0 ? op.at(row, k) : op.data, valid * static_cast<int>(sizeof(S)));
         continue;
@@ -126,7 +128,7 @@ __device__ void stage_tile(Op const& op, int row0, int k0, bool pieces, Address 
     core::Pack<S, 8> pack;
     CUTE_UNROLL
     for (int i = 0; i < 8; ++i)
-      pack.value[i] = i < valid ? convert<S>(T(*op.at(row + (KMajor ? 0 : i), k + (KMajor ? i : 0)))) : convert<S>(0.0f);
+      pack.value[i] = i < valid ? convert<S>(op.load(row + (KMajor ? 0 : i), k + (KMajor ? i : 0))) : convert<S>(0.0f);
     *reinterpret_cast<core::Pack<S, 8>*>(to) = pack;
   }
 }

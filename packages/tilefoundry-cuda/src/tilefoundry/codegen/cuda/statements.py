@@ -23,7 +23,7 @@ from tilefoundry.codegen.cuda.tiles import (
 )
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
-from tilefoundry.ir.tir import BufferView, Store, TirStmt, walk_tir
+from tilefoundry.ir.tir import BufferView, Operand, Store, TirStmt, walk_tir
 from tilefoundry.ir.types import Dim, DimVar
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Packs",
     "RegisterArray",
     "TileMatmul",
+    "TileProducts",
     "WidePath",
     "inner_statements",
 ]
@@ -207,6 +208,36 @@ class TileMatmul:
     threads: int = 256
 
 
+@dataclass(frozen=True, slots=True)
+class TileProducts:
+    """One ``ops::matmul`` of products that share their left operand, or whose operands are computed while read.
+
+    Attributes:
+        lhs, rhs: [batches..., rows, k] and each [batches..., k, columns].
+        batches: extents of the leading axes.
+        rows, columns, depth: extents of each product.
+        batch, row, column: names of an element's place in ``head`` and ``body``.
+        totals: names of the element's sums, one per right operand.
+        head: statements before those for the element.
+        body: statements for one element.
+        threads: of the block.
+    """
+
+    lhs: Operand
+    rhs: tuple[Operand, ...]
+    batches: tuple[Dim, ...]
+    rows: Dim
+    columns: Dim
+    depth: Dim
+    batch: Var
+    row: Var
+    column: Var
+    totals: tuple[Var, ...]
+    head: tuple[TirStmt, ...]
+    body: tuple[TirStmt, ...]
+    threads: int
+
+
 _WRITING = (TileContract, TileCopy, TileFill, TileMap, TilePad, TileReduce)
 
 
@@ -225,9 +256,9 @@ def inner_statements(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
             yield Store(stmt.barrier, 0, stmt.barrier)
         for body in tile_bodies(stmt):
             yield from inner_statements(body)
-        if isinstance(stmt, TileMatmul):
+        if isinstance(stmt, (TileMatmul, TileProducts)):
             yield from inner_statements(stmt.head)
         if isinstance(stmt, WidePath):
             yield from inner_statements(stmt.narrow)
-        if isinstance(stmt, (Packs, WidePath, TileMatmul)):
+        if isinstance(stmt, (Packs, WidePath, TileMatmul, TileProducts)):
             yield from inner_statements(stmt.body)

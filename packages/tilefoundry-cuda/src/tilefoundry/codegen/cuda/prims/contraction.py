@@ -6,7 +6,7 @@ import warnings
 
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed, PlacementWarning
 from tilefoundry.codegen.cuda.schedule.contraction import product_blocks, product_threads
-from tilefoundry.codegen.cuda.statements import TileMatmul
+from tilefoundry.codegen.cuda.statements import TileMatmul, TileProducts
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.passes import Names
 from tilefoundry.ir.tir import (
@@ -16,16 +16,26 @@ from tilefoundry.ir.tir import (
     MeshScope,
     Operand,
     PrimFunction,
+    Prologue,
     TileContraction,
     TileSchedule,
     TirStmt,
     walk_tir,
 )
-from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, scalar, type_dim_vars
-from tilefoundry.ir.types.dim import floordiv
+from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, ceildiv, scalar, type_dim_vars
+from tilefoundry.ir.types.dim import floordiv, product
 from tilefoundry.ir.types.shard import Layout, Mesh, Topology
 
-__all__ = ["is_product", "lower_product"]
+__all__ = ["GROUP_THREADS", "MOST_RIGHT", "is_product", "lower_product"]
+
+MOST_RIGHT = 4
+"""Right operands whose tiles and sums fit into one block."""
+
+GROUP_THREADS = 256
+"""Of a block whose products share a pass, or compute an operand while it is read."""
+
+_TILE = 64
+"""Rows and columns of the smallest tile that such a block takes; it decides how many blocks there are at most."""
 
 
 def is_product(function: PrimFunction) -> bool:
@@ -37,28 +47,54 @@ def lower_product(function: PrimFunction) -> PrimFunction:
     """The kernel, with as many threads as the product's operands make best use of.
 
     Raises:
-        NotFollowed: several right operands, a prologue, or leading axes that only a call decides.
+        NotFollowed: more right operands than share a pass, or leading axes that only a call decides.
     """
     (stmt,) = function.body
     assert isinstance(stmt, TileContraction)
     if stmt.schedule != TileSchedule():
         message = f"{function.name}: the runtime chooses tiles, stages and splits of T.contract itself; leave them out"
         warnings.warn(message, PlacementWarning, stacklevel=2)
-    rank = len(stmt.shape)
-    lhs, rhs = (
-        _operand(function.name, operand, rank) for operand in (stmt.lhs, _single(function.name, stmt))
-    )
-    threads = product_threads(lhs, rhs)
-    blocks = product_blocks(lhs, rhs, stmt.shape, threads)
-    at_least = max(blocks, 1) if isinstance(blocks, int) else blocks
+    if len(stmt.rhs) > MOST_RIGHT:
+        raise NotFollowed(
+            f"{function.name}: T.contract shares one pass among {len(stmt.rhs)} right operands; at most {MOST_RIGHT} "
+            "fit: give the others a kernel of their own"
+        )
     names = Names(_taken(function, stmt))
-    batch, first, slot = (Var(scalar(DType.i64), names.fresh(name)) for name in ("batch", "first", "slot"))
+    batch = Var(scalar(DType.i64), names.fresh("batch"))
     head = _places(function.name, stmt, batch)
+    rank = len(stmt.shape)
+    operands = [_operand(operand, rank) for operand in stmt.operands]
+    lhs, *rights = operands
+    if len(rights) == 1 and isinstance(lhs, BufferView) and isinstance(rights[0], BufferView):
+        threads = product_threads(lhs, rights[0])
+        tile: TileMatmul | TileProducts = _single(stmt, lhs, rights[0], batch, head, names, threads)
+        blocks = product_blocks(lhs, rights[0], stmt.shape, threads)
+    else:
+        threads = GROUP_THREADS
+        tile = TileProducts(
+            lhs, tuple(rights), stmt.shape[:-2], stmt.shape[-2], stmt.shape[-1], stmt.depth, batch,
+            stmt.indices[-2], stmt.indices[-1], stmt.sums, head, stmt.body, threads,
+        )  # fmt: skip
+        blocks = product([*stmt.shape[:-2], *(ceildiv(extent, _TILE) for extent in stmt.shape[-2:])])
+    return _kernel(function, tile, blocks, threads)
+
+
+def _single(
+    stmt: TileContraction, lhs: BufferView, rhs: BufferView, batch: Var, head: tuple[TirStmt, ...], names: Names,
+    threads: int,
+) -> TileMatmul:  # fmt: skip
+    first, slot = (Var(scalar(DType.i64), names.fresh(name)) for name in ("first", "slot"))
     *_, row, element = stmt.indices
-    tile = TileMatmul(
+    return TileMatmul(
         lhs, rhs, stmt.shape[:-2], stmt.shape[-2], stmt.shape[-1], batch, row, first, slot, element, stmt.sums[0],
         head, (), (), stmt.body, 1, (), (), threads,
     )  # fmt: skip
+
+
+def _kernel(
+    function: PrimFunction, tile: TileMatmul | TileProducts, blocks: Dim, threads: int
+) -> PrimFunction:
+    at_least = max(blocks, 1) if isinstance(blocks, int) else blocks
     levels = (Topology("cta", at_least), Topology("thread", threads))
     mesh = Mesh(levels, Layout((at_least, threads)), ("b", "t"))
     extents = dict.fromkeys(var for param in function.params for var in type_dim_vars(param.type))
@@ -72,23 +108,14 @@ def lower_product(function: PrimFunction) -> PrimFunction:
 def _taken(function: PrimFunction, stmt: TileContraction) -> set[str]:
     taken = {param.name for param in function.params} | {var.name for var in (*stmt.indices, *stmt.sums)}
     taken |= {var.name for param in function.params for var in type_dim_vars(param.type)}
+    taken |= {index.name for o in stmt.operands if isinstance(o, Prologue) for index in o.indices}
     return taken | {inner.target.name for inner in walk_tir(stmt.body) if isinstance(inner, Let)}
 
 
-def _single(name: str, stmt: TileContraction) -> Operand:
-    if len(stmt.rhs) != 1:
-        raise NotFollowed(
-            f"{name}: T.contract shares one pass among {len(stmt.rhs)} right operands; give each a kernel"
-        )
-    return stmt.rhs[0]
-
-
-def _operand(name: str, operand: Operand, rank: int) -> BufferView:
-    """The operand with as many axes as the result; missing and extent-1 leading axes repeat."""
+def _operand(operand: Operand, rank: int) -> Operand:
+    """An operand in memory with as many axes as the result; missing and extent-1 leading axes repeat."""
     if not isinstance(operand, BufferView):
-        raise NotFollowed(
-            f"{name}: an operand of T.contract has a prologue; store its elements to a buffer first"
-        )
+        return operand
     assert isinstance(operand.type, TensorType)
     lead = rank - operand.type.rank
     shape: tuple[Dim, ...] = (*(1,) * lead, *operand.type.shape)

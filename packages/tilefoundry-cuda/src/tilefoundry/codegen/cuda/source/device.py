@@ -10,7 +10,7 @@ from tilefoundry.codegen.cpu.emit.source import written_buffers
 from tilefoundry.codegen.cuda.source.launch_order import overlaps
 from tilefoundry.codegen.cuda.source.matmul import FETCHING, shared_symbol
 from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
-from tilefoundry.codegen.cuda.statements import Combine, Packs, TileMatmul, inner_statements
+from tilefoundry.codegen.cuda.statements import Combine, Packs, TileMatmul, TileProducts, inner_statements
 from tilefoundry.codegen.cuda.tiles import TileAsync, TileMma, TileReduce, TileShared, TileSync, dtype_of
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
@@ -52,7 +52,7 @@ def used_features(kernels: Sequence[PrimFunction]) -> tuple[str, ...]:
                 found.add("ASYNC")
             elif isinstance(stmt, TileMma):
                 found.add("MMA")
-            elif isinstance(stmt, TileMatmul):
+            elif isinstance(stmt, (TileMatmul, TileProducts)):
                 found.add("MATMUL")
             elif isinstance(stmt, Evaluate):
                 found |= {"GROUPED"} if stmt.op == "grouped_matmul" else {"VIEWS"}

@@ -9,11 +9,12 @@ from tilefoundry.codegen.cuda.statements import (
     Pack,
     Packs,
     TileMatmul,
+    TileProducts,
     WidePath,
     inner_statements,
 )
 from tilefoundry.codegen.cuda.tiles import Part, TileCopy, TileSync, dtype_of
-from tilefoundry.ir.tir import MeshScope, PrimFunction, TirStmt
+from tilefoundry.ir.tir import MeshScope, PrimFunction, Store, TirStmt
 from tilefoundry.ir.types import Dim, TensorType
 from tilefoundry.ir.types.dim import product
 
@@ -55,7 +56,8 @@ def moved_bytes(function: PrimFunction) -> int:
     )
     wide = [stmt for stmt in stmts if id(stmt) not in narrow]
     return sum(
-        _product_bytes(stmt) if isinstance(stmt, TileMatmul) else threads * _own_bytes(stmt) for stmt in wide
+        _product_bytes(stmt) if isinstance(stmt, (TileMatmul, TileProducts)) else threads * _own_bytes(stmt)
+        for stmt in wide
     )
 
 
@@ -69,10 +71,19 @@ def _own_bytes(stmt: TirStmt) -> int:
     return 0
 
 
-def _product_bytes(stmt: TileMatmul) -> int:
-    views = [view.type for view in (stmt.lhs, stmt.rhs) if isinstance(view.type, TensorType)]
-    result = _static((*stmt.batches, stmt.rows, stmt.columns)) * sum(map(_item_bytes, stmt.stores))
-    return sum(_static(kind.shape) * kind.dtype.itemsize for kind in views) + result
+def _product_bytes(stmt: TileMatmul | TileProducts) -> int:
+    """Operands that are computed read what only they know, and count as if they lay in memory."""
+    if isinstance(stmt, TileProducts):
+        operands, stores = (
+            (stmt.lhs, *stmt.rhs),
+            [s for s in inner_statements(stmt.body) if isinstance(s, Store)],
+        )
+        stored = sum(dtype_of(store.buffer).itemsize for store in stores)
+    else:
+        operands, stored = (stmt.lhs, stmt.rhs), sum(map(_item_bytes, stmt.stores))
+    types = [operand.type for operand in operands if isinstance(operand.type, TensorType)]
+    result = _static((*stmt.batches, stmt.rows, stmt.columns)) * stored
+    return sum(_static(kind.shape) * kind.dtype.itemsize for kind in types) + result
 
 
 def _part_bytes(part: Part) -> int:

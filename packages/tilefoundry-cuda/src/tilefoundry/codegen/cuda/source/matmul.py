@@ -13,7 +13,7 @@ from tilefoundry.ir.types.dim import product
 if TYPE_CHECKING:
     from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
 
-__all__ = ["FETCHING", "shared_symbol", "write_matmul"]
+__all__ = ["FETCHING", "extent_text", "operand_text", "shared_symbol", "write_matmul"]
 
 
 FETCHING = 288
@@ -32,9 +32,9 @@ def write_matmul(to: DeviceEmitter, stmt: TileMatmul) -> None:
     address, and the epilogue stores what the program asks for.
     """
     out = to.out
-    out.line(f"auto const a_ = {_operand(to, stmt.lhs, stmt.batches)};")
-    out.line(f"auto const b_ = {_operand(to, stmt.rhs, stmt.batches)};")
-    rows, columns = _extent(to, stmt.rows), _extent(to, stmt.columns)
+    out.line(f"auto const a_ = {operand_text(to, stmt.lhs, stmt.batches)};")
+    out.line(f"auto const b_ = {operand_text(to, stmt.rhs, stmt.batches)};")
+    rows, columns = extent_text(to, stmt.rows), extent_text(to, stmt.columns)
     if stmt.batches:
         shape = f"index_t({to.dim(product(stmt.batches))}), {rows}, {columns}"
         stride = "cute::_1{}, cute::_0{}, cute::_0{}"
@@ -80,18 +80,19 @@ def _write_epilogue(to: DeviceEmitter, stmt: TileMatmul) -> None:
     to.write_packs(stmt.stores)
 
 
-def _operand(to: DeviceEmitter, view: BufferView, batches: tuple[Dim, ...]) -> str:
+def operand_text(to: DeviceEmitter, view: BufferView, batches: tuple[Dim, ...]) -> str:
+    """An operand in memory as a gmem tensor of two modes, or three with the batches first."""
     assert isinstance(view.type, TensorType)
     shape, strides = view.type.shape, view.strides
-    modes = [_extent(to, dim) for dim in shape[-2:]]
+    modes = [extent_text(to, dim) for dim in shape[-2:]]
     steps = [_stride(to, dim) for dim in strides[-2:]]
     # The last batch axis is the fastest; CuTe counts from the first mode.
     batch = list(zip(batches, strides[:-2], strict=True))[::-1]
     if len(batch) == 1:
-        modes.insert(0, _extent(to, batch[0][0]))
+        modes.insert(0, extent_text(to, batch[0][0]))
         steps.insert(0, _stride(to, batch[0][1]))
     elif batch:
-        modes.insert(0, f"cute::make_shape({', '.join(_extent(to, dim) for dim, _ in batch)})")
+        modes.insert(0, f"cute::make_shape({', '.join(extent_text(to, dim) for dim, _ in batch)})")
         steps.insert(0, f"cute::make_stride({', '.join(_stride(to, step) for _, step in batch)})")
     base = to.name(view.buffer)
     if view.offset != 0:
@@ -100,7 +101,7 @@ def _operand(to: DeviceEmitter, view: BufferView, batches: tuple[Dim, ...]) -> s
     return f"as_gmem({base}, {layout})"
 
 
-def _extent(to: DeviceEmitter, dim: Dim) -> str:
+def extent_text(to: DeviceEmitter, dim: Dim) -> str:
     """A static extent is a type, from which the runtime chooses its tiles."""
     if isinstance(dim, int) and dim < 2**31:
         return f"cute::Int<{dim}>{{}}"

@@ -10,6 +10,7 @@ from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name, expr_text
 from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, attr_text, quoted
 from tilefoundry.codegen.cuda.source.combine import REDUCE_OPS, write_combine
 from tilefoundry.codegen.cuda.source.matmul import write_matmul
+from tilefoundry.codegen.cuda.source.products import write_products
 from tilefoundry.codegen.cuda.source.tile_joins import JOIN_WRITERS
 from tilefoundry.codegen.cuda.source.tiles import TILE_WRITERS
 from tilefoundry.codegen.cuda.statements import (
@@ -19,6 +20,7 @@ from tilefoundry.codegen.cuda.statements import (
     Packs,
     RegisterArray,
     TileMatmul,
+    TileProducts,
     WidePath,
 )
 from tilefoundry.codegen.writer import Writer
@@ -325,6 +327,9 @@ class DeviceEmitter(StatementEmitter):
     def _matmul(self, stmt: TileMatmul) -> None:
         write_matmul(self, stmt)
 
+    def _products(self, stmt: TileProducts) -> None:
+        write_products(self, stmt)
+
 
 class _Guarded:
     """``if (first < stop) { ... }`` where a pack may lie outside."""
@@ -379,6 +384,7 @@ _EMITTERS: dict[type, Callable[[Any, Any], None]] = {
     Return: StatementEmitter._return,
     Store: StatementEmitter._store,
     TileMatmul: DeviceEmitter._matmul,
+    TileProducts: DeviceEmitter._products,
     While: StatementEmitter._while,
     WidePath: DeviceEmitter._wide,
     **JOIN_WRITERS,
