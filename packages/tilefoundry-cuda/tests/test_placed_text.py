@@ -167,7 +167,13 @@ def test_variants(target):
 
 @pytest.mark.parametrize(
     "program",
-    [hand_placed_modules.tiles, hand_placed_programs.product, hand_placed_statements.product],
+    [
+        hand_placed_modules.tiles,
+        hand_placed_modules.host_between,
+        hand_placed_modules.variants,
+        hand_placed_programs.product,
+        hand_placed_statements.product,
+    ],
     ids=lambda program: program.name,
 )
 @pytest.mark.spec("placement.text")

@@ -163,20 +163,25 @@ class Copier:
         index = self.define(loop.index, loop.index.type)
         low = bounds(start)[0]
         self.dims[loop.index.name] = DimVar(index.name, low, max(bounds(stop)[1], low + 1))
-        window = None if loop.window is None else self._window(loop.window, stop, step)
+        window = None if loop.window is None else self._window(loop, index, stop, step)
         inner = [self.define(c.inner, substitute_type(c.inner.type, self.dims)) for c in loop.carries]
         body = self.block(loop.body)
         results = [self.define(c.result, substitute_type(c.result.type, self.dims)) for c in loop.carries]
         carries = tuple(Carry(*parts) for parts in zip(initial, inner, results, strict=True))
         return For(loop.kind, index, start, stop, step, carries, body, loop.over, window)
 
-    def _window(self, window: DimVar, stop: Dim, step: Dim) -> DimVar | None:
-        """The copy of a tile's extent; None where the copied extents divide, so that no tile is cut."""
+    def _window(self, loop: For, index: Var, stop: Dim, step: Dim) -> DimVar | None:
+        """The copy of a tile's extent; None where the copied extents divide, so that no tile is cut.
+
+        It stays named after the loop's index, as the parser names it.
+        """
+        window = loop.window
+        assert window is not None
         if isinstance(step, int) and stop % step == 0:
             self.dims[window.name] = step
             return None
-        copy = DimVar(
-            self.names.fresh(self.prefix + window.name), 1, bounds(step)[1] + 1, isinstance(step, int)
-        )
+        rest = window.name.removeprefix(loop.index.name)
+        wish = index.name + rest if rest != window.name else self.prefix + window.name
+        copy = DimVar(self.names.fresh(wish), 1, bounds(step)[1] + 1, isinstance(step, int))
         self.dims[window.name] = copy
         return copy

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tilefoundry.codegen.cpu.decompose import DecomposeRows
+from tilefoundry.codegen.cuda.attention_forms import has_kernel
+from tilefoundry.codegen.cuda.open_scopes import open_scope
 from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, For, FunctionCall, MeshScope, Stmt, Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir import HIR_OPS
 from tilefoundry.ir.hir.function import Function, Variant
-from tilefoundry.ir.passes import Names, with_body
-from tilefoundry.ir.types import TupleType
+from tilefoundry.ir.passes import Copier, Names, with_body
+from tilefoundry.ir.types import TensorType, TupleType, Type
 from tilefoundry.ir.types.shard import Topology
 
 __all__ = ["OutlineScopes"]
@@ -147,9 +149,8 @@ class _Outliner:
             return
         name = self.names.fresh(f"k{self.count}_{self.name}")
         self.count += 1
-        result = results[0].type if len(results) == 1 else TupleType(tuple(v.type for v in results))
-        plain = tuple(Var(p.type, p.name) for p in params)
-        kernel = Function(name, plain, result, Block(tuple(run), tuple(results)), topologies=self.levels)
+        result = _result(tuple(results))
+        kernel = _over_memory(name, params, Block(tuple(run), tuple(results)), self.levels)
         call = FunctionCall(result, _decomposed(kernel), (name, name), params)
         if len(results) == 1:
             self.out.append(Bind(results[0], call))
@@ -160,6 +161,26 @@ class _Outliner:
                 item = HIR_OPS["tuple_get_item"].call((group,), {"index": i})
                 self.out.append(Bind(var, item))
         self.out.extend(view for view in views if view.target.name in used_later)
+
+
+def _over_memory(name: str, params: tuple[Var, ...], body: Block, levels: tuple[Topology, ...]) -> Function:
+    """The body as a function of its own.
+
+    What it reads is memory, whoever wrote it, so that a value's layout in another scope or in the host's text is none of
+    its parameters'.
+    """
+    plain = tuple(Var(_memory(p.type), p.name) for p in params)
+    copier = Copier(Names(p.name for p in plain), values={p.name: p for p in plain})
+    copied = copier.block(body)
+    return Function(name, plain, _result(copied.results), copied, topologies=levels)
+
+
+def _memory(type_: Type) -> Type:
+    return TensorType(type_.shape, type_.dtype) if isinstance(type_, TensorType) else type_
+
+
+def _result(results: tuple[Atom, ...]) -> Type:
+    return results[0].type if len(results) == 1 else TupleType(tuple(atom.type for atom in results))
 
 
 def _op(stmt: Bind) -> str:
@@ -215,8 +236,11 @@ def _vars(atoms: tuple[Atom, ...]) -> Iterator[Var]:
 
 
 def _decomposed(function: Function) -> Function:
-    """The function with its row ops spelled out; its levels stay."""
-    module = DecomposeRows().run(Module(function.name, (function,), function.name))
+    """The function with its row ops spelled out; its levels stay. An attention alone in an open scope is a kernel."""
+    scope = open_scope(function)
+    alone = scope is not None and len(scope.stmts) == 1
+    pass_ = DecomposeRows(keeps=has_kernel) if alone else DecomposeRows()
+    module = pass_.run(Module(function.name, (function,), function.name))
     found = module.entry_function()
     assert isinstance(found, Function)
     return found
