@@ -10,7 +10,7 @@ from tilefoundry.codegen.cpu.schedule.plan import Access, Loop, Plan
 from tilefoundry.codegen.cpu.schedule.rows import leading_access
 from tilefoundry.codegen.cpu.schedule.scope import Scope, as_index, index_var
 from tilefoundry.codegen.cuda.schedule.blocks import Block, dim_of, index_let
-from tilefoundry.codegen.cuda.schedule.geometry import BLOCK, pack_width
+from tilefoundry.codegen.cuda.schedule.geometry import BLOCK, MOST_THREADS, pack_width
 from tilefoundry.codegen.cuda.schedule.instances import Instances, Placement
 from tilefoundry.codegen.cuda.schedule.packs import PackScope, PackTable, register_place
 from tilefoundry.codegen.cuda.schedule.row_shapes import packed_views
@@ -19,12 +19,18 @@ from tilefoundry.ir.core.expr import Constant, Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
 from tilefoundry.ir.passes import Names
 from tilefoundry.ir.tir import Apply, For, If, Load, Store, TirStmt, compute_dtype
-from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, ceildiv, scalar
+from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, bounds, ceildiv, scalar
 from tilefoundry.ir.types.dim import product
 
 __all__ = ["column_instances", "schedule_columns"]
 
 _WARP = 32
+_FEW_BLOCKS = 33
+"""A quarter of the multiprocessors: so few blocks may be large without keeping others from them."""
+
+_LEAST_TURNS = 8
+"""Rows that each group of a large block takes, at least: with fewer, bringing the groups together takes longer."""
+
 _JOIN = {
     ReduceKind.SUM: "add",
     ReduceKind.MEAN: "add",
@@ -35,8 +41,16 @@ _JOIN = {
 
 
 def column_instances(plan: Plan) -> Instances:
-    """Blocks of 32 packs of columns by 8 groups that take the joined rows in turn."""
-    return _Shape.of(plan).instances(BLOCK // _WARP, _WARP)
+    """Blocks of up to 32 packs of columns by groups that take the joined rows in turn.
+
+    Few columns leave their threads to more groups; few blocks have more threads, since a group waits for what it has
+    read before it reads on.
+    """
+    shape = _Shape.of(plan)
+    lanes, blocks = shape.lanes, shape.instances(1, shape.lanes).blocks
+    few = isinstance(blocks, int) and blocks <= _FEW_BLOCKS
+    large = few and shape.turns >= _LEAST_TURNS * (MOST_THREADS // lanes)
+    return shape.instances((MOST_THREADS if large else BLOCK) // lanes, lanes)
 
 
 def schedule_columns(
@@ -86,6 +100,18 @@ class _Shape:
         reduced = plan.loops(plan.memory_order(tuple(plan.nest.reduced), lead))
         width = pack_width([a.view.dtype.itemsize for a in packed_views(plan, column.axis)], column.extent)
         return _Shape(tuple(outer), column, reduced, width)
+
+    @property
+    def lanes(self) -> int:
+        """Threads that have packs of columns of their own: a power of two, a warp at most."""
+        if not isinstance(self.column.extent, int):
+            return _WARP
+        return min(1 << max(-(-self.column.extent // self.width) - 1, 0).bit_length(), _WARP)
+
+    @property
+    def turns(self) -> int:
+        """Joined rows, as many as there may be."""
+        return bounds(product(loop.extent for loop in self.reduced))[1]
 
     def instances(self, groups: int, lanes: int) -> Instances:
         """Blocks of this form that cover the columns."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilefoundry.codegen.cpu.schedule.plan import sample
 from tilefoundry.ir.types import Dim, bounds
 
-__all__ = ["BLOCK", "Geometry", "pack_width", "reduced_geometry", "streaming_geometry"]
+__all__ = ["BLOCK", "MOST_THREADS", "Geometry", "pack_width", "reduced_geometry", "streaming_geometry"]
 
 BLOCK = 256
 MOST_THREADS = 1024
