@@ -84,8 +84,14 @@ from .tensor import Tensor
 
 if TYPE_CHECKING:
     from .carriers.tiled_evictable import (
+        LFU,
+        LRU,
         AwaitProjection,
         AwaitResidency,
+        Bundle,
+        DeviceBudget,
+        PinSet,
+        Prefetcher,
         ResidencyPlan,
         ResidencyPolicy,
         TiledEvictable,
@@ -149,6 +155,12 @@ __all__ = [
     "ResidencyPolicy",
     "AwaitProjection",
     "AwaitResidency",
+    "LRU",
+    "LFU",
+    "PinSet",
+    "Prefetcher",
+    "Bundle",
+    "DeviceBudget",
     # making and handing over
     "tensor",
     "zeros",
@@ -225,6 +237,12 @@ _TILED = frozenset(
         "AwaitProjection",
         "AwaitResidency",
         "TiledResidencyFacet",
+        "LRU",
+        "LFU",
+        "PinSet",
+        "Prefetcher",
+        "Bundle",
+        "DeviceBudget",
     )
 )
 

@@ -22,6 +22,7 @@ from ..dtypes import DType, Scalar, as_dtype
 from ..errors import ForkedProcessError
 from ..layout import Layout
 from .arguments import as_flag
+from .extents import Extent, overlap
 
 _serials = itertools.count()
 
@@ -100,6 +101,10 @@ class Carrier(ABC):
     def host_address(self) -> int | None:
         """*Extension.* The address of slot 0 in host memory that may be copied from and to, or None."""
         return None
+
+    def file_extents(self) -> tuple[Extent, ...]:
+        """*Extension.* Where the slots lie in files, for telling whether two carriers share them."""
+        return ()
 
     def grow(self, n: int) -> None:
         """*Extension.* Give a carrier of size 0 storage for ``n`` slots; ``n`` 0 undoes that.
@@ -382,7 +387,8 @@ class Carrier(ABC):
             return True
         mine, theirs = self.host_address(), other.host_address()
         if mine is None or theirs is None:
-            return False
+            files = self.file_extents()
+            return bool(files) and overlap(files, other.file_extents())
         return mine < theirs + other.nbytes() and theirs < mine + self.nbytes()
 
     def __repr__(self) -> str:

@@ -204,6 +204,10 @@ class BlockDeviceCarrier(Carrier):
     def store_bytes(self, offset: int, data: memoryview) -> None:
         self._device.write(self._base() + offset, data)
 
+    def file_extents(self) -> tuple[Extent, ...]:
+        whole = self._blocks * self._device.block_size
+        return (Extent(self._device._fd, self._device.path, self._base(), whole),) if whole else ()
+
     def grow(self, n: int) -> None:
         self._device._give_back(self._first, self._blocks)
         self._first, self._blocks = self._device._reserve(n * self._dtype.itemsize)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from .. import seam
@@ -20,6 +21,31 @@ class Extent:
     nbytes: int
 
 
+def overlap(one: Iterable[Extent], other: Iterable[Extent]) -> bool:
+    """Whether a byte of ``one`` is also a byte of ``other``: of one file, whatever names it was opened under."""
+    spans = sorted(
+        (*_file_of(part.fd), part.offset, part.offset + part.nbytes, whose)
+        for whose, parts in enumerate((one, other))
+        for part in parts
+        if part.nbytes
+    )
+    ends: dict[int, tuple[tuple[int, int], int]] = {}
+    for device, node, begin, end, whose in spans:
+        file, reached = ends.get(1 - whose, ((-1, -1), 0))
+        if file == (device, node) and begin < reached:
+            return True
+        mine = ends.get(whose)
+        further = mine[1] if mine is not None and mine[0] == (device, node) else 0
+        ends[whose] = (device, node), max(end, further)
+    return False
+
+
+def _file_of(fd: int) -> tuple[int, int]:
+    """What tells an open file from others; a block device is told by its number, not by its node's place."""
+    status = os.fstat(fd)
+    return (-1, status.st_rdev) if stat.S_ISBLK(status.st_mode) else (status.st_dev, status.st_ino)
+
+
 class Extents:
     """Several extents as one run of bytes. Safe for use from several threads at once: reads have no position."""
 
@@ -33,6 +59,11 @@ class Extents:
     def nbytes(self) -> int:
         """Length of the whole run."""
         return self._starts[-1]
+
+    @property
+    def parts(self) -> tuple[Extent, ...]:
+        """The extents in order."""
+        return self._parts
 
     def _pieces(self, offset: int, nbytes: int) -> Iterator[tuple[Extent, int, int, int]]:
         """``(extent, offset in its file, position in the request, length)`` of each piece."""

@@ -136,6 +136,9 @@ class FileBacked(Carrier):
     def store_bytes(self, offset: int, data: memoryview) -> None:
         self._extents.write(offset, data)
 
+    def file_extents(self) -> tuple[Extent, ...]:
+        return self._extents.parts
+
     def grow(self, n: int) -> None:
         if not self._mutable:
             super().grow(n)

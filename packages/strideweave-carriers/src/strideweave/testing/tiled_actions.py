@@ -6,7 +6,6 @@ import numpy
 
 from ..carriers.tiled_evictable import TiledEvictable, TileSelection
 from ..carriers.tiled_evictable.packing import ORDERS
-from ..constructors import from_numpy
 from ..operations.elementwise import add, mul
 from ..operations.reduce import reduce_sum
 from ..operations.unary import relu
@@ -70,7 +69,7 @@ class Actions(World):
         rows, columns = self.model.tile
         counts = selection.compact_grid_shape
         compact = self.fresh((counts[0] * rows, counts[1] * columns))
-        given = from_numpy(numpy.asfortranarray(compact))
+        given = self.given(compact)
 
         def act() -> object:
             return self.carrier.update(selection, given, "add" if adds else "replace").wait()
@@ -120,7 +119,7 @@ class Actions(World):
         rows, columns = self.model.tile
         counts = selection.compact_grid_shape
         compact = self.fresh((counts[0] * rows, counts[1] * columns))
-        given = from_numpy(numpy.asfortranarray(compact))
+        given = self.given(compact)
         kind = "add" if adds else "replace"
         if adds and not self.readable(codes):
             self.refused(lambda: self.carrier.scatter(given, self.tensor, selection, kind), RuntimeError)
@@ -176,9 +175,7 @@ class Actions(World):
             for code, piece in self.pieces(selection, weight).items():
                 expected[code] = expected.get(code, 0) + piece
             # Backward touches no tile of the primal.
-            mul(compact, from_numpy(numpy.asfortranarray(weight))).backward(
-                from_numpy(numpy.asfortranarray(numpy.ones_like(weight)))
-            )
+            mul(compact, self.given(weight)).backward(self.given(numpy.ones_like(weight)))
         gradient = self.tensor.grad
         assert gradient is not None and isinstance(gradient.carrier, TiledEvictable)
         slots = self.model.tile[0] * self.model.tile[1]

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import numpy
 
+from ..carriers.base import Carrier
 from ..carriers.cpu import CPU
+from ..carriers.file_backed import FileBacked
+from ..carriers.generic import Generic
 from ..carriers.tiled_evictable import ResidencyPlan, TiledEvictable, TileSelection, TileSet
+from ..constructors import from_numpy, tensor
 from ..layout import Layout
+from ..tensor import Tensor
 from .tiled_model import Chooser, Code, Model, ModelTile
+
+TIERS: tuple[tuple[Callable[[], Carrier], Callable[[], Carrier]], ...] = (
+    (CPU, CPU),
+    (CPU, FileBacked),
+    (CPU, CPU),
+    (Generic, Generic),
+    (Generic, CPU),
+)
+"""Classes of primary and secondary, in turn by seed."""
 
 
 class World:
@@ -29,9 +44,12 @@ class World:
         size = count * tile[0] * tile[1]
         self.values = numpy.random.default_rng(seed)
         data = self.fresh((size,))
-        tiers = {w: CPU(size if w == where else 0) for w in ("primary", "secondary")}
-        if where != "none":
-            tiers[where].store_bytes(0, memoryview(data.tobytes()))
+        tiers: dict[str, Carrier] = {}
+        for tier, kind in zip(("primary", "secondary"), TIERS[seed % len(TIERS)], strict=True):
+            held = tiers[tier] = kind()
+            if tier == where:
+                held.grow(size)
+                held.store_bytes(0, memoryview(data.tobytes()))
         self.carrier = TiledEvictable(
             tiers["primary"], tiers["secondary"], grid, tile,
             residency_policy=self.policy, primary_capacity=capacity,
@@ -57,6 +75,14 @@ class World:
     def fresh(self, shape: tuple[int, ...]) -> numpy.ndarray:
         """Random values, small whole numbers so that sums are exact."""
         return self.values.integers(-8, 9, shape).astype(numpy.float32)
+
+    def given(self, array: numpy.ndarray) -> Tensor:
+        """``array`` as an ordinary tensor, in its canonical Layout, of the class that requests take."""
+        if self.carrier.primary_class is CPU:
+            return from_numpy(numpy.asfortranarray(array))
+        return tensor(
+            array.flatten("F").tolist(), shape=array.shape, carrier=self.carrier._core.primary.prototype
+        )
 
     def selection(self) -> TileSelection:
         """A random selection."""

@@ -104,9 +104,17 @@ def as_capacity(capacity: object) -> int | None:
     """
     if capacity is None:
         return None
-    count = as_component(capacity, "primary_capacity")
+    try:
+        count = as_component(capacity, "primary_capacity")
+    except TypeError:
+        raise TypeError(
+            f"TiledEvictable primary_capacity: expected a number of tiles or None, got {type(capacity).__name__} "
+            f"{capacity!r}"
+        ) from None
     if count < 1:
-        raise ValueError(f"primary_capacity: {count} is below 1 tile")
+        raise ValueError(
+            f"TiledEvictable primary_capacity: {count} tiles; give at least 1, or None for no bound"
+        )
     return count
 
 

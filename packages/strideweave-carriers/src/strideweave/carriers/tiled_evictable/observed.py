@@ -53,6 +53,24 @@ class Observed:
         with self._core.lock:
             return of_codes(self._core.table.select(wanted), self._core.geometry)
 
+    def __repr__(self) -> str:
+        core = self._core
+        if core.released:
+            return f"<{core.name} released>"
+        home = core.home
+        upper = type(core.primary.prototype).__name__
+        lower = type(home.carrier if home is not None else core.secondary.prototype).__name__
+        if not core.can_store():
+            # Written tiles stay where they are written.
+            lower = f"read-only {lower} without overlay"
+        elif core.read_only:
+            lower = f"read-only {lower} with {type(core.secondary.prototype).__name__} overlay"
+        geometry = core.geometry
+        return (
+            f"<{core.name} {geometry.slots} x {core.dtype}, grid {geometry.grid_shape} of tiles "
+            f"{geometry.tile_shape}, {upper} over {lower}>"
+        )
+
     def wait_idle(self) -> None:
         """Block until every request on this carrier has ended, evictions that were put off included."""
         self._core.wait_idle()

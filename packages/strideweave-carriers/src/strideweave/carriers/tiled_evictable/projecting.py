@@ -85,6 +85,10 @@ def project(
 
 def _packing(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection, order: Order) -> Packing:
     # By identity: a layout is frozen, hashing its trees takes as long as the gather, and the entry keeps it.
+    if type(order) is not str:
+        raise TypeError(
+            f"project order: expected {' or '.join(map(repr, ORDERS))}, got {type(order).__name__} {order!r}"
+        )
     layout, counts = tensor._layout, selection.compact_grid_shape
     key = (id(layout), tensor._offset, counts, order)
     kept = carrier._forms.get(key)
