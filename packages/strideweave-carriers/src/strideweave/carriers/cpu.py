@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..dtypes import DType
 from ..movement.pinning import Pinning, owns_pages
 from . import hostmemory
 from .arguments import as_count, default_dtype
 from .base import Carrier
 from .sealed import sealed
-from .torch_storage import TorchStorage, allocate_flat
+from .torch_storage import TorchStorage, allocate_flat, no_slots
+
+if TYPE_CHECKING:
+    import torch
 
 
 @sealed
@@ -39,7 +44,7 @@ class CPU(TorchStorage):
         elif pinned:
             flat = _pinned(count, kind, empty)
         else:
-            flat = allocate_flat(count, kind, "cpu", empty)
+            flat = allocate_flat(count, kind, "cpu", empty) if count else no_slots(kind)
         super().__init__(kind, mutable, flat, shared=pointer is not None)
 
     _pinned_flat: object = None
@@ -67,11 +72,14 @@ class CPU(TorchStorage):
             )
         self.pinning = Pinning(self._flat)
 
+    def _allocate(self, n: int, dtype: DType, empty: bool) -> torch.Tensor:
+        return allocate_flat(n, dtype, "cpu", empty) if n else no_slots(dtype)
+
     def free_storage(self) -> None:
         if self.pinning is not None:
             self.pinning.undo()
             self.pinning = None
-        super().free_storage()
+        self._set_flat(no_slots(self._dtype))
 
     def is_pinned(self) -> bool:
         """Whether the memory is page-locked."""

@@ -5,6 +5,7 @@ torch is imported where a carrier first needs it, to keep the import of this pac
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from .. import seam
@@ -113,7 +114,8 @@ class TorchStorage(Carrier):
 
     def flat(self) -> torch.Tensor:
         """The slots as a flat torch tensor that shares storage. Writes through it are not seen by ``version``."""
-        return self._flat
+        # Carriers without slots share one tensor, which no user may come to resize.
+        return self._flat if self._count else self._flat.new_empty(0)
 
     def flat_bytes(self) -> torch.Tensor:
         """The slots as a flat uint8 tensor that shares storage."""
@@ -149,6 +151,15 @@ class TorchStorage(Carrier):
 
     def free_storage(self) -> None:
         self._set_flat(self._flat.new_empty(0))
+
+
+@cache
+def no_slots(dtype: DType) -> torch.Tensor:
+    """The flat tensor of CPU carriers without slots: most are made to be given room by a move at once."""
+    import torch
+
+    with torch.inference_mode(False):
+        return torch.empty(0, dtype=dtype.torch(), device="cpu")
 
 
 def allocate_flat(n: int, dtype: DType, device: torch.device | str, empty: bool) -> torch.Tensor:
