@@ -100,6 +100,10 @@ def programs() -> list[Program]:
             for n, arch in ((128, "sm_90a"), (256, "sm_80"))
         ),
         *(
+            Program("attention", ("ATTENTION",), defines, arch)
+            for defines, arch in ((("THREADS=256", "CLUSTERS"), "sm_90a"), (("THREADS=64",), "sm_80"))
+        ),
+        *(
             Program("epilogue", ("MATMUL",), (f"THREADS={n}",), arch)
             for n, arch in ((288, "sm_90a"), (128, "sm_80"))
         ),

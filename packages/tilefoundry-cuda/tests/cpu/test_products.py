@@ -120,6 +120,33 @@ def test_attention(dtype):
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.spec("ops.all")
+def test_attention_over_many_keys(dtype):
+    def shapes(heads, shared, queries, keys, dim, width):
+        return [
+            (shape, shape)
+            for shape in ((1, heads, queries, dim), (1, shared, keys, dim), (1, shared, keys, width))
+        ]
+
+    cases = []
+    for given, attrs, length in (
+        (shapes(4, 2, 1, 700, 128, 128), {"causal": True}, 389),
+        (shapes(2, 2, 3, 260, 80, 33), {"causal": True, "window": 70, "softcap": 3.0}, 260),
+        (shapes(6, 1, 5, 131, 192, 128), {"causal": True}, 3),
+        (shapes(3, 3, 2, 65, 7, 300), {}, 64),
+    ):
+        one = case(
+            lambda p, q, k, v, n, a=attrs: p("attention", q, k, v, n, **a),
+            *given,
+            ((), ()),
+            dtypes=(dtype, dtype, dtype, "i32"),
+        )
+        one[1][3] = torch.tensor(length, dtype=torch.int32)
+        cases.append(one)
+    compare(cases)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.spec("ops.all")
 def test_rope_grouped_matmul_and_convolution(dtype):
     def rope(p, q, k, c, s, i):
         return tuple(p.items(p("rope", q, k, c, s, i)))

@@ -9,12 +9,13 @@
 ///   MATMUL       matmul                                        CUTE    all of cute/tensor.hpp, for cute::copy and tiled
 ///                                                                      MMAs (about a second of compile time)
 ///   VIEWS    whole-tensor ops over strided views                   GROUPED grouped_matmul
+///   ATTENTION  attention
 #pragma once
 
 #if !defined(TILEFOUNDRY_USE_ELEMENTWISE) && !defined(TILEFOUNDRY_USE_REDUCE) && !defined(TILEFOUNDRY_USE_SYNC) && \
     !defined(TILEFOUNDRY_USE_ASYNC) && !defined(TILEFOUNDRY_USE_MMA) && !defined(TILEFOUNDRY_USE_TMA) &&           \
     !defined(TILEFOUNDRY_USE_MATMUL) && !defined(TILEFOUNDRY_USE_CUTE) && !defined(TILEFOUNDRY_USE_SHARDS) && \
-    !defined(TILEFOUNDRY_USE_VIEWS) && !defined(TILEFOUNDRY_USE_GROUPED)
+    !defined(TILEFOUNDRY_USE_VIEWS) && !defined(TILEFOUNDRY_USE_GROUPED) && !defined(TILEFOUNDRY_USE_ATTENTION)
 #define TILEFOUNDRY_USE_ELEMENTWISE
 #define TILEFOUNDRY_USE_REDUCE
 #define TILEFOUNDRY_USE_SYNC
@@ -25,4 +26,5 @@
 #define TILEFOUNDRY_USE_CUTE
 #define TILEFOUNDRY_USE_VIEWS
 #define TILEFOUNDRY_USE_GROUPED
+#define TILEFOUNDRY_USE_ATTENTION
 #endif

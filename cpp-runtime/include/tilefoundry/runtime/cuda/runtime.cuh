@@ -59,3 +59,6 @@
 #ifdef TILEFOUNDRY_USE_GROUPED
 #include <tilefoundry/runtime/cuda/ops/grouped_matmul.cuh>
 #endif
+#ifdef TILEFOUNDRY_USE_ATTENTION
+#include <tilefoundry/runtime/cuda/ops/attention.cuh>
+#endif

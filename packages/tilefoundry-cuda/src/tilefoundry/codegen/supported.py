@@ -14,8 +14,11 @@ from tilefoundry.ir.hir.function import Function
 
 __all__ = ["SUPPORTED_OPS", "CheckSupported"]
 
-SUPPORTED_OPS = frozenset(ELEMENTWISE | MEMORY_OPS | ARRANGE | VIEW_OPS | {"reduce"} | set(WHOLE_OPS))
-"""Ops that placement knows on both targets, once row ops are spelled out and scopes are gone."""
+SUPPORTED_OPS = frozenset(
+    ELEMENTWISE | MEMORY_OPS | ARRANGE | VIEW_OPS | {"reduce", "attention"} | set(WHOLE_OPS)
+)
+"""Ops that placement knows, once row ops are spelled out and scopes are gone; of attention those are left that the
+target has a kernel for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,31 +17,42 @@ from tilefoundry.ir.types import TensorType, scalar
 __all__ = ["Decomposer", "DecomposeRows"]
 
 
+def _none(call: Call) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class DecomposeRows:
     """softmax, rms_norm, layer_norm, attention and quant become arithmetic, reductions and products in the wide
-    type, rounded once."""
+    type, rounded once.
+
+    Attributes:
+        keeps: calls that stay as they are, for a target that computes them in one kernel.
+    """
+
+    keeps: Callable[[Call], bool] = _none
 
     def run(self, module: Module) -> Module:
-        """``module`` without row ops."""
-        return map_functions(module, _decomposed)
+        """``module`` without row ops but those that are kept."""
+        return map_functions(module, self._decomposed)
 
-
-def _decomposed(function: Function) -> Function:
-    if function.body is None:
-        return function
-    copier = Decomposer(Names(p.name for p in function.params), values={p.name: p for p in function.params})
-    return with_body(function, copier.block(function.body))
+    def _decomposed(self, function: Function) -> Function:
+        if function.body is None:
+            return function
+        known = {p.name: p for p in function.params}
+        copier = Decomposer(Names(p.name for p in function.params), values=known)
+        copier.keeps = self.keeps
+        return with_body(function, copier.block(function.body))
 
 
 class Decomposer(Copier):
     """A copier that replaces row ops by the statements that spell them out."""
 
-    __slots__ = ("_out",)
+    __slots__ = ("_out", "keeps")
 
     def stmt(self, stmt: Stmt) -> tuple[Stmt, ...]:
         """As in Copier, with row ops spelled out."""
-        if isinstance(stmt, Bind) and isinstance(stmt.value, Call) and stmt.value.op.name in _RULES:
+        if isinstance(stmt, Bind) and isinstance(stmt.value, Call) and self._spells(stmt.value):
             self._out: list[Stmt] = []
             call = stmt.value
             args = tuple(self._wide(self.atom(arg)) for arg in call.args)
@@ -54,6 +65,9 @@ class Decomposer(Copier):
             self.values[stmt.target.name] = self._named(stmt.target.name, wide, dtype)
             return tuple(self._out)
         return Copier.stmt(self, stmt)
+
+    def _spells(self, call: Call) -> bool:
+        return call.op.name in _RULES and not self.keeps(call)
 
     def emit(self, op: str, *args: Atom, name: str = "row", **attrs: object) -> Atom:
         """Append ``op(*args, **attrs)`` and give its value, which has no name that the program could mean."""

@@ -80,6 +80,7 @@ TILE_OPS: dict[str, TileOp] = {
         TileOp("index_copy"),
         TileOp("rope"),
         TileOp("grouped_matmul"),
+        TileOp("attention"),
         TileOp("conv2d"),
     )
 }

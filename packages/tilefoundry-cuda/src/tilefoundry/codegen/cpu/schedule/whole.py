@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilefoundry.codegen.cpu.schedule.contraction import view_expr
 from tilefoundry.codegen.cpu.schedule.scope import as_index, buffer_var, index_var
 from tilefoundry.codegen.cpu.views import View
-from tilefoundry.ir.core.expr import Bind, Call, Constant, Expr
+from tilefoundry.ir.core.expr import Atom, Bind, Call, Constant, Expr
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.passes import Names
 from tilefoundry.ir.tir import Abort, Apply, Evaluate, Let, Load, PointerOf, Store, TirStmt, Verbatim
@@ -22,6 +22,7 @@ __all__ = [
     "DENSE_OPERANDS",
     "WHOLE_OPS",
     "abort_where_outside",
+    "index_operand",
     "inputs_of",
     "is_whole_op",
     "loaded_index",
@@ -168,6 +169,14 @@ def starts_of(
     return starts, stmts
 
 
+def index_operand(atom: Atom, spec: KernelSpec, names: Names, stmts: list[TirStmt]) -> Dim:
+    """An integer operand of one element: a number of the program, or loaded."""
+    if isinstance(atom, Constant):
+        return int(atom.value)
+    views = {param.name: view for param, view in zip(spec.function.params, spec.inputs, strict=True)}
+    return loaded_index(views[atom.name], names, stmts)
+
+
 def loaded_index(view: View, names: Names, stmts: list[TirStmt]) -> DimVar:
     """The one element of ``view`` as an index."""
     target = index_var(names.fresh(f"{view.buffer}_value"))
@@ -199,9 +208,9 @@ def _insert_slice(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, 
 
 
 def _cache_update(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
-    cache, position, count, new = inputs_of(call, spec)
+    cache, *_, new = inputs_of(call, spec)
     stmts: list[TirStmt] = []
-    start, length = (loaded_index(view, names, stmts) for view in (position, count))
+    start, length = (index_operand(arg, spec, names, stmts) for arg in call.args[1:3])
     short = _compare("cmp_lt", as_index(length), as_index(0))
     long = _compare("cmp_gt", as_index(length), as_index(new.shape[1]))
     message = "tf.cache_update: s is negative or more than the length of new"

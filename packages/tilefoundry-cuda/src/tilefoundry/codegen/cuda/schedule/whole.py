@@ -10,10 +10,15 @@ from tilefoundry.codegen.cpu.schedule.scope import as_index
 from tilefoundry.codegen.cpu.schedule.whole import (
     WHOLE_OPS,
     abort_where_outside,
+    index_operand,
     inputs_of,
-    loaded_index,
     starts_of,
     window_of,
+)
+from tilefoundry.codegen.cuda.schedule.attention import (
+    attention_instances,
+    attention_statements,
+    check_attention,
 )
 from tilefoundry.codegen.cuda.schedule.geometry import BLOCK
 from tilefoundry.codegen.cuda.schedule.instances import Instances, Placement
@@ -28,7 +33,10 @@ __all__ = ["CUDA_WHOLE_OPS", "schedule_whole", "whole_instances"]
 
 def whole_instances(spec: KernelSpec) -> Instances:
     """A thread for every few elements, or a warp for every one where it takes a warp's work."""
-    per_thread = 4 if _only_call(spec).op.name not in _PER_WARP else 1
+    call = _only_call(spec)
+    if call.op.name == "attention":
+        return attention_instances(call, spec)
+    per_thread = 4 if call.op.name not in _PER_WARP else 1
     return Instances(ceildiv(product(spec.outputs[0].shape), BLOCK * per_thread), (BLOCK,), ("block", "t"))
 
 
@@ -37,6 +45,8 @@ def schedule_whole(spec: KernelSpec, names: Names, placement: Placement) -> tupl
     if placement.thread_count % _WARP:
         placement.refuse("a block is whole warps", whole_instances(spec))
     call = _only_call(spec)
+    if call.op.name == "attention":
+        check_attention(call, spec, placement)
     rule = CUDA_WHOLE_OPS.get(call.op.name) or WHOLE_OPS[call.op.name]
     return (placement.scope(rule(call, spec, names)),)
 
@@ -61,9 +71,9 @@ def _insert_slice(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, 
 
 
 def _cache_update(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
-    cache, position, count, new = inputs_of(call, spec)
+    cache, *_, new = inputs_of(call, spec)
     stmts: list[TirStmt] = []
-    start, length = (loaded_index(view, names, stmts) for view in (position, count))
+    start, length = (index_operand(arg, spec, names, stmts) for arg in call.args[1:3])
     boolean = scalar(DType.bool_)
     short = Apply(boolean, "cmp_lt", (as_index(length), as_index(0)))
     long = Apply(boolean, "cmp_gt", (as_index(length), as_index(new.shape[1])))
@@ -91,5 +101,7 @@ CUDA_WHOLE_OPS: dict[str, Callable[[Call, KernelSpec, Names], tuple[TirStmt, ...
     "insert_slice": _insert_slice,
     "cache_update": _cache_update,
     "slice": _dynamic_slice,
+    "attention": attention_statements,
 }
-"""Ops whose statements differ from the CPU's: one pass writes what the CPU writes in two, in order."""
+"""Ops whose statements differ from the CPU's: one pass writes what the CPU writes in two, in order, and attention is
+not spelled out."""

@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 
+_FEATURES = {"grouped_matmul": "GROUPED", "attention": "ATTENTION"}
+"""Part of the runtime that holds a whole-tensor op, where it is not the one of strided views."""
+
 _SEVERAL_COLUMNS = 8192
 """From so many columns on a warp of a product of one row takes several."""
 
@@ -55,7 +58,7 @@ def used_features(kernels: Sequence[PrimFunction]) -> tuple[str, ...]:
             elif isinstance(stmt, (TileMatmul, TileProducts)):
                 found.add("MATMUL")
             elif isinstance(stmt, Evaluate):
-                found |= {"GROUPED"} if stmt.op == "grouped_matmul" else {"VIEWS"}
+                found.add(_FEATURES.get(stmt.op, "VIEWS"))
     return tuple(sorted(found))
 
 
@@ -94,6 +97,8 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
     bounds = f"__launch_bounds__({threads}{_resident(function)}) " if threads else ""
     if takes_turns(function):
         bounds = "TILEFOUNDRY_PAIRED_BLOCKS " + bounds
+    elif any(isinstance(s, Evaluate) and s.op == "attention" for s in inner_statements(function.body)):
+        bounds = "TILEFOUNDRY_ATTENTION_BLOCKS " + bounds
     symbol = symbol_of(function.name)
     head = f'extern "C" __global__ void {bounds}{symbol}'
     apart = overlaps(function)
