@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -14,7 +16,7 @@ from tilefoundry.inspection import as_script
 from tilefoundry.ir.tir import Launch, PrimFunction, walk_tir
 
 from ..cpu.harness import Program
-from ..placed_text import H200, read_back
+from ..placed_text import H200, read_back, source_of
 from .emulating import emulate
 from .runners import compile_device_code
 
@@ -86,6 +88,18 @@ def test_an_edited_mesh_is_the_launch(name):
     assert {block for _, block in after} == {threads}
     grids = {"a row of a block": N, "more lanes": 1, "tiles": N, "elements": N * 5}
     assert [grid for grid, _ in after] == [grids.get(name, grid) for grid, _ in before]
+
+
+@pytest.mark.spec("placement.open-scopes")
+def test_wide_rows_wait_in_shared_memory_also_with_other_threads():
+    """Oracle: the staged copies of the source, and the bytes that the launch asks for."""
+    p = Program("wide")
+    program = p.done(p("softmax", p.param("x", (64, 32768), "bf16")))
+    fewer = edited(program, ('"thread", 512', '"thread", 384'), ("1, 512)", "1, 384)"))
+    for one, threads in ((program, 512), (fewer, 384)):
+        source = source_of(one, H200)
+        assert re.search(rf"ops::StagedPacks<.*, {threads}> ", source)
+    assert launches(fewer) == [(64, 384)]
 
 
 def run_on_gpu(program: object) -> object:

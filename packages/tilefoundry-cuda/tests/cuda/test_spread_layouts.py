@@ -7,6 +7,7 @@ import torch
 
 from tilefoundry import jit, lower
 from tilefoundry.codegen import place
+from tilefoundry.codegen.cuda.authored import NotFollowed
 from tilefoundry.evaluator import evaluate
 from tilefoundry.inspection import as_script
 from tilefoundry.ir.hir.function import Function
@@ -148,6 +149,15 @@ def test_edited_layouts_are_the_code(name):
 def test_a_layout_of_another_size_is_refused_where_it_is_written():
     with pytest.raises(Exception, match=r"has N \* 6144 elements, the tensor \(N, 4096\) has N \* 4096"):
         edited(norm((N, 4096), "bf16"), ("2, 256 @ m.lane", "3, 256 @ m.lane"))
+
+
+@pytest.mark.spec("placement.layouts")
+def test_a_layout_that_cannot_be_followed_is_refused_with_those_that_fit():
+    """Oracle: the layouts that were chosen."""
+    wrong = edited(norm((N, 8192), "bf16"), ("2, 512 @ m.lane, 8", "8192"))
+    fits = r"; over .* fit x as \(N@block, 2, 512@lane, 8\), v0 as \(N@block, 2, 512@lane, 8\)"
+    with pytest.raises(NotFollowed, match=f"an instance would hold 8192 elements.*{fits}"):
+        lower(wrong, target=H200)
 
 
 def on_gpu(program: object) -> object:

@@ -13,7 +13,7 @@ from tilefoundry.codegen.cpu.place import Place
 from tilefoundry.codegen.cpu.schedule import KernelSpec
 from tilefoundry.codegen.cpu.share import ShareKernels
 from tilefoundry.codegen.cuda.attention_forms import has_kernel
-from tilefoundry.codegen.cuda.authored import OutlineScopes, is_placed, schedule_placed
+from tilefoundry.codegen.cuda.authored import OutlineScopes, is_placed
 from tilefoundry.codegen.cuda.choose_meshes import ChooseMeshes
 from tilefoundry.codegen.cuda.emit import CudaSource, emit_module
 from tilefoundry.codegen.cuda.launches import PlanLaunches, WithWorkspaces
@@ -23,7 +23,7 @@ from tilefoundry.codegen.cuda.resources import cuda_records
 from tilefoundry.codegen.cuda.schedule import accepts, schedule
 from tilefoundry.codegen.cuda.source import emit_kernel
 from tilefoundry.codegen.cuda.split_reductions import SplitReductions
-from tilefoundry.codegen.cuda.spreads import scheduled_spec
+from tilefoundry.codegen.cuda.spreads import follow
 from tilefoundry.codegen.cuda.supported import host_answers
 from tilefoundry.codegen.launch_paths import named_by_path, with_ranges
 from tilefoundry.codegen.linkable import LinkableModule
@@ -49,11 +49,8 @@ class CudaLinkable(LinkableModule):
 
 
 def _schedule(spec: KernelSpec) -> PrimFunction:
-    """A kernel by the schedule for its mesh where layouts are open or are the schedule's own, else as they say."""
-    if not is_placed(spec.function):
-        return schedule(spec)
-    own = scheduled_spec(spec)
-    return schedule_placed(spec) if own is None else schedule(own)
+    """A kernel as its layouts say, or by the schedule for its mesh where they are open."""
+    return follow(spec) if is_placed(spec.function) else schedule(spec)
 
 
 def _declares_levels(levels: Levels) -> bool:

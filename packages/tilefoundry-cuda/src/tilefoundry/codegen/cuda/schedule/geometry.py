@@ -85,11 +85,16 @@ def reduced_geometry(extent: Dim, rows: Dim, width: int, kept: int = 0, joins: i
         return Geometry(threads, _rows_per_block(threads, rows), 1, elements if elements <= _KEPT else None)
     if packs > _WIDE:
         pieces = -(-packs // _STAGING_THREADS)
-        if 0 < _STAGING_THREADS * pieces * width * kept <= _STAGED:
+        if waits_in_shared(_STAGING_THREADS * pieces * width, kept):
             return Geometry(_STAGING_THREADS, 1, width, pieces * width, staged=True)
         return Geometry(MOST_THREADS, 1, width, None)
     threads, pieces = _short(packs, joins) if packs <= _NARROW else _shared(packs)
     return Geometry(threads, _rows_per_block(threads, rows), width, pieces * width)
+
+
+def waits_in_shared(elements: int, kept: int) -> bool:
+    """Whether a row of which several passes read ``kept`` bytes per element may wait in shared memory."""
+    return 0 < elements * kept <= _STAGED
 
 
 def _short(packs: int, joins: int) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from tilefoundry.codegen.cuda.schedule.geometry import (
     pack_width,
     reduced_geometry,
     streaming_geometry,
+    waits_in_shared,
 )
 from tilefoundry.codegen.cuda.schedule.instances import Instances, Placement
 from tilefoundry.codegen.cuda.schedule.staging import kept_bytes
@@ -35,12 +36,14 @@ class RowShape:
         outer: loops over rows; inner: loops along a row, packs lie along the last.
         joined: the row's elements meet; otherwise each is on its own and a row may be cut into tiles.
         geometry: how a block takes rows.
+        waits: bytes per element of what several passes read and may wait in shared memory.
     """
 
     outer: tuple[Loop, ...]
     inner: tuple[Loop, ...]
     joined: bool
     geometry: Geometry
+    waits: int = 0
 
     @property
     def extent(self) -> Dim:
@@ -90,14 +93,15 @@ class RowShape:
         step = chosen.width
         if self.joined:
             held = -(-self.extent // (lanes * step)) * step if isinstance(self.extent, int) else None
-            kept = chosen.elements is not None and held is not None and held <= _MOST_ELEMENTS
-            yield self._with(rows, lanes, held if kept else None)
+            staged = chosen.staged and rows == 1 and waits_in_shared(lanes * (held or 0), self.waits)
+            kept = chosen.elements is not None and held is not None and (staged or held <= _MOST_ELEMENTS)
+            yield self._with(rows, lanes, held if kept else None, staged)
             return
         for packs in range(1, _MOST_PACKS + 1):
             yield self._with(rows, lanes, packs * step)
 
-    def _with(self, rows: int, lanes: int, elements: int | None) -> RowShape:
-        return replace(self, geometry=Geometry(lanes, rows, self.geometry.width, elements))
+    def _with(self, rows: int, lanes: int, elements: int | None, staged: bool = False) -> RowShape:
+        return replace(self, geometry=Geometry(lanes, rows, self.geometry.width, elements, staged))
 
 
 def row_shape(plan: Plan) -> RowShape:
@@ -115,7 +119,7 @@ def row_shape(plan: Plan) -> RowShape:
     joins = max((plan.phase(name) for name in plan.binds if plan.is_reduction(name)), default=1)
     width, waits = _width(plan, inner[-1]), kept_bytes(plan, inner)
     geometry = reduced_geometry(inner[-1].extent, rows, width, waits, joins)
-    return RowShape(kept, inner, True, geometry)
+    return RowShape(kept, inner, True, geometry, waits)
 
 
 def packed_views(plan: Plan, axis: int) -> list[Access]:

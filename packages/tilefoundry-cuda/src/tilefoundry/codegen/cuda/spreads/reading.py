@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tilefoundry.codegen.cpu.schedule import KernelSpec
 from tilefoundry.codegen.cuda.open_scopes import opened
-from tilefoundry.codegen.cuda.spreads.spread import Spread, spread_over
+from tilefoundry.codegen.cuda.spreads.spread import Spread, chosen_spread, spread_over
 from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, MeshScope, Var
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.passes import with_body
@@ -15,7 +15,7 @@ from tilefoundry.ir.types import TensorType
 from tilefoundry.ir.types.shard import ShardLayout
 from tilefoundry.ir.types.storage import StorageKind
 
-__all__ = ["scheduled_spec"]
+__all__ = ["fitting_layouts", "scheduled_spec"]
 
 
 def scheduled_spec(spec: KernelSpec) -> KernelSpec | None:
@@ -31,6 +31,23 @@ def scheduled_spec(spec: KernelSpec) -> KernelSpec | None:
     if spread is None or not said.agrees(spread):
         return None
     return replace(spec, function=opened(said.flat, said.scope))
+
+
+def fitting_layouts(spec: KernelSpec) -> str | None:
+    """What a schedule would take in place of the kernel's layouts, as a remedy: for its mesh, else with a mesh that
+    suits it; None for a kernel that no layouts make one of a schedule."""
+    said = _Said.of(spec.function)
+    if said is None:
+        return None
+    flat = replace(spec, function=said.flat)
+    spread = spread_over(flat, said.scope, spec.function.topologies or ()) or chosen_spread(flat)
+    if spread is None:
+        return None
+    flat_results = said.flat.body.results if said.flat.body is not None else ()
+    moved = [*zip(spec.function.params, spread.inputs, strict=True)]
+    moved += [*zip(flat_results, spread.results, strict=True)]
+    listed = ", ".join(f"{var.name} as {layout}" for var, layout in moved if layout is not None)
+    return f"over {spread.mesh} fit {listed}"
 
 
 @dataclass(frozen=True, slots=True)
