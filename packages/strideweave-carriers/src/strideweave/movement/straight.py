@@ -14,7 +14,7 @@ from .. import seam
 from ..carriers.base import Carrier
 from ..carriers.cpu import CPU
 from ..carriers.file_backed import FileBacked
-from ..carriers.hostmemory import view
+from ..carriers.hostmemory import copy, view
 from ..carriers.pairs import drop_pair, try_hold_pair
 from ..tensor import Tensor
 from . import parallel
@@ -112,16 +112,16 @@ class HostStraight:
         self, tensor: Tensor, source: CPU, target: CPU, at: int, nbytes: int, finished: Result
     ) -> Tensor | None:
         """See ``Straight.perform``."""
-        origin, goal = source._flat.data_ptr(), target._flat.data_ptr()
-        if goal < origin + source.nbytes() and origin < goal + target.nbytes():
+        origin, goal, size = source._flat.data_ptr(), target._flat.data_ptr(), source._dtype.itemsize
+        if goal < origin + source._count * size and origin < goal + target._count * size:
             return None
         seam.enter("submit")
-        if nbytes > CHUNK:
+        if nbytes > parallel.ALONE:
             copy_runs(source, target, (Run(at, 0, nbytes),))
         else:
             seam.enter("copy")
             checkpoint()
-            parallel.copy(goal, origin + at, nbytes)
+            copy(goal, origin + at, nbytes)
         return finished(tensor, target)
 
     def submit(self, source: CPU, target: CPU, at: int, nbytes: int, flight: Flight) -> bool:
@@ -154,7 +154,7 @@ class FileStraight:
                 seam.enter("copy")
                 checkpoint()
                 length = min(CHUNK, nbytes - start)
-                source.load_bytes(at + start, view(address + start, length))
+                source._extents.read(at + start, view(address + start, length))
             result = finished(tensor, target)
             done = nbytes
             return result
