@@ -92,6 +92,7 @@ class Eviction:
             with core.lock:
                 if self._started or self not in core.deferred:
                     return False
+                core.table.enter_pins()
                 records = [core.table[c] for c in self.codes if self._concerns(core.table.peek(c))]
                 if any(self._in_the_way(r) for r in records):
                     return False
@@ -155,6 +156,7 @@ class Eviction:
         """The tiles have left primary; False if a reader came meanwhile, so that this waits for it."""
         core = self.core
         with core.lock:
+            core.table.enter_pins()
             for victim in self._victims:
                 record = victim.record
                 record.transit = None

@@ -122,6 +122,7 @@ def _own_victims(
     core: Core, request: Request, must: Collection[int], found: Reserved, count: int
 ) -> list[TileRecord]:
     """Tiles that the request itself needs and a policy wants replaced by others: it reads them past primary then."""
+    core.table.enter_pins()
     ready = [core.table[c] for c, _ in found.ready if c not in must and c not in request.retained]
     free = [
         r

@@ -52,7 +52,7 @@ def pin_resident(core: Core, request: Any, codes: tuple[int, ...], verb: str) ->
             if found is None:
                 return None
         core.table.touch_group(found)
-        found.pin()
+        core.table.pin(found)
         core.active[request] = None
         core.gathering += 1
         core.stats.hit(codes)
@@ -62,7 +62,7 @@ def pin_resident(core: Core, request: Any, codes: tuple[int, ...], verb: str) ->
 def unpin_resident(core: Core, request: Any, standing: Standing) -> None:
     """The tiles are needed no longer, and the request has ended."""
     with core.lock:
-        standing.unpin()
+        core.table.unpin(standing)
         core.active.pop(request, None)
         core.gathering -= 1
         core.idle.notify_all()
@@ -78,9 +78,11 @@ def _look(core: Core, codes: tuple[int, ...]) -> Standing | None:
     places = tuple([place for lies, place in slots if lies is slab])  # type: ignore[misc] # none of them is None
     if len(places) < len(slots):
         return None
-    for record in records:
-        if record.claim is not None or record.transit is not None:
-            return None
+    # Where nothing but such gathers is under way no tile is claimed or moves.
+    if core.deferred or len(core.active) > core.gathering:
+        for record in records:
+            if record.claim is not None or record.transit is not None:
+                return None
     if len(core.standing) >= KEPT:
         core.forget_standing()
     # Under the tuple's identity: a selection gives the same one each time, and it lives as long as the entry.

@@ -29,7 +29,7 @@ class TileState:
 class Group:
     """Tiles that are pinned and used together, at the cost of one: each record knows its groups, and those their pins.
 
-    Under the owner's lock, like the records.
+    Under the owner's lock, like the records. The table pins it; see ``TileTable.enter_pins``.
     """
 
     __slots__ = ("_dropped", "pins", "records", "rooted")
@@ -43,18 +43,16 @@ class Group:
         """Whether every record knows the group."""
         self._dropped = False
 
-    def pin(self) -> None:
-        """Keep the values valid and where they are, until ``unpin``."""
-        self.pins += 1
-        if not self.rooted:
-            self.rooted = True
-            for record in self.records:
-                if record.groups is None:
-                    record.groups = {}
-                record.groups[self] = None
+    def root(self) -> None:
+        """Let every record know the group."""
+        self.rooted = True
+        for record in self.records:
+            if record.groups is None:
+                record.groups = {}
+            record.groups[self] = None
 
     def unpin(self) -> None:
-        """Undo one ``pin``."""
+        """One pin less."""
         self.pins -= 1
         if self._dropped and not self.pins:
             self._unroot()
@@ -66,6 +64,8 @@ class Group:
             self._unroot()
 
     def _unroot(self) -> None:
+        if not self.rooted:
+            return
         self.rooted = False
         for record in self.records:
             if record.groups is not None:
@@ -152,6 +152,8 @@ class TileTable:
         """Advances whenever a tile comes onto primary, leaves it, or is about to."""
         self._late: dict[Group, int] = {}
         """Groups that were used since the order was last brought up to date, with the time."""
+        self._pinned: dict[Group, None] = {}
+        """Groups that are pinned and that their records do not know of."""
 
     def __getitem__(self, code: int) -> TileRecord:
         record = self._records.get(code)
@@ -179,7 +181,29 @@ class TileTable:
 
     def touched(self) -> Iterable[TileRecord]:
         """Every record that exists."""
+        self.enter_pins()
         return self._records.values()
+
+    def pin(self, group: Group) -> None:
+        """Keep the values of the group's tiles valid and where they are, until ``unpin``."""
+        group.pins += 1
+        if not group.rooted:
+            self._pinned[group] = None
+
+    def unpin(self, group: Group) -> None:
+        """Undo one ``pin``."""
+        group.unpin()
+        if not group.pins:
+            self._pinned.pop(group, None)
+
+    def enter_pins(self) -> None:
+        """Let records know of groups that are pinned, which is put off until somebody asks what needs a tile.
+
+        To be called before that is asked; most gathers end before anybody does.
+        """
+        for group in self._pinned:
+            group.root()
+        self._pinned.clear()
 
     def select(self, wanted: Callable[[TileRecord], bool]) -> Iterator[int]:
         """The codes of the tiles that ``wanted`` accepts, ascending."""
@@ -194,6 +218,7 @@ class TileTable:
                 if code not in self._records:
                     yield self._fresh(code)
         self._settle()
+        self.enter_pins()
         yield from self._resident.values()
 
     def touch(self, record: TileRecord) -> None:

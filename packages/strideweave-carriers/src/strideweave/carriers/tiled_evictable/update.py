@@ -51,6 +51,7 @@ def write_tiles(
         if core.released:
             raise RuntimeError(f"{verb}: this {core.name} was released meanwhile")
         records = [core.table[c] for c in codes]
+        core.table.enter_pins()
         for record in records:
             if not record.is_free():
                 raise RuntimeError(
