@@ -143,7 +143,7 @@ def _torch_layer(x, position, cos, sin, keys, values, gain, qkv, q_gain, k_gain,
     q, k = turn(_norm(mixed[:, :HEADS], q_gain)), turn(_norm(mixed[:, HEADS : HEADS + SHARED], k_gain))
     keys.index_copy_(1, position.long(), k[None])
     values.index_copy_(1, position.long(), mixed[None, :, HEADS + SHARED :])
-    seen = torch.arange(LIMIT, device=x.device) <= position
+    seen = (torch.arange(LIMIT, device=x.device) <= position)[None]
     out = torch.nn.functional.scaled_dot_product_attention(
         q[None].transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), attn_mask=seen, enable_gqa=True
     )

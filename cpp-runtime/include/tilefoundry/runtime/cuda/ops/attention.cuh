@@ -98,13 +98,13 @@ struct Stream {
     for (int i = 0; i < value_pieces * piece; ++i) mixed[r][i] = Sum(0);
   }
 
-  /// All keys that some row sees; none where `from` is not below `to`.
+  /// All keys that some row sees; none where `from` equals `to`.
   __device__ void unite() {
-    from = 0x7fffffff, to = 0;
+    from = to = 0;
     CUTE_UNROLL
     for (int r = 0; r < rows; ++r)
       if (seen[r].from < seen[r].to) {
-        from = seen[r].from < from ? seen[r].from : from;
+        from = to == 0 || seen[r].from < from ? seen[r].from : from;
         to = seen[r].to > to ? seen[r].to : to;
       }
   }
