@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from .batch import Batch, Load, Victim
+from .batch import Batch, Victim, loads_of
 from .slots import Slot
 from .table import TileRecord
 
@@ -96,7 +96,7 @@ def new_batch(core: Core, request: Request, placed: list[TileRecord], victims: l
     slots = [v.slot for v in given]
     core.primary.tidy()
     slots += core.take_many(len(placed) - len(slots))
-    batch = Batch(core, request, [Load(r, r.secondary, s) for r, s in zip(placed, slots, strict=True)], given)
+    batch = Batch(core, request, loads_of(placed, slots), given)
     core.table.disturb()
     for record in (*placed, *victims):
         record.transit = batch

@@ -80,6 +80,8 @@ def project_here(
     # A write that another thread has begun is refused on the way that everything can take.
     if not isinstance(prototype, TorchStorage) or torch.is_inference_mode_enabled() or carrier._writers:
         return None
+    if core.table.lacks(codes[0]):
+        return None
     here = core.mover.here(core, codes, form.slots * core.dtype.itemsize)
     if here is None:
         return None

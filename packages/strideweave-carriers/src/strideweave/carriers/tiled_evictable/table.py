@@ -179,6 +179,11 @@ class TileTable:
         """The record, without keeping one that did not exist."""
         return self._records.get(code) or self._fresh(code)
 
+    def lacks(self, code: int) -> bool:
+        """Whether the tile is not on primary, as a hint that needs no lock."""
+        record = self._records.get(code)
+        return self.initial != "primary" if record is None else record.primary is None
+
     def touched(self) -> Iterable[TileRecord]:
         """Every record that exists."""
         self.enter_pins()
