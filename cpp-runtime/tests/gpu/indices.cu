@@ -152,6 +152,8 @@ void selections(char const* name) {
   check_selection<T>(name, 1, 5, 33, 33, false);
   check_selection<T>(name, 2, 2, 127, 8, true);
   check_selection<T>(name, 1, 2, 1025, 3, false);
+  check_selection<T>(name, 1, 3, 4096, 1, false);
+  check_selection<T>(name, 1, 2, 5003, 1, true);
   if (!quick()) check_selection<T>(name, 7, 31, 4099, 8, false);
 }
 

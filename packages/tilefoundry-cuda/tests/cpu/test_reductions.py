@@ -71,12 +71,15 @@ def test_argmax_and_topk():
         case(lambda p, x: p("argmax", x, axis=-1), ((N, M), (6, 33))),
         case(lambda p, x: p("argmax", x, axis=0), ((N, M), (6, 33)), dtypes=("bf16",)),
         case(lambda p, x: p("argmax", x, axis=1), ((N, M, 2), (6, 33, 2)), dtypes=("i8",)),
+        case(lambda p, x: p("argmax", x, axis=-1), ((N, 4104), (3, 4104)), dtypes=("bf16",)),
+        case(lambda p, x: p("argmax", x, axis=0), ((5003, M), (5003, 2))),
         case(lambda p, x: pair(p, x, k=5), ((N, 33), (6, 33))),
         case(lambda p, x: pair(p, x, k=4, axis=0, largest=False), ((33, M), (33, 6)), dtypes=("i8",)),
         case(lambda p, x: pair(p, x, k=33), ((N, 33), (6, 33)), dtypes=("f16",)),
     ]
     cases[0][1][0][1, 4] = float("nan")
-    cases[3][1][0][2, 7] = float("nan")
+    cases[4][1][0][4000, 1] = float("nan")
+    cases[5][1][0][2, 7] = float("nan")
     compare(cases)
 
 

@@ -1,6 +1,6 @@
 /// \file selection.cuh
-/// `ops::argmax` and `ops::topk` along the last mode, a warp per row. NaN counts as the greatest; equals go to the
-/// lower index.
+/// `ops::argmax` and `ops::topk` along the last mode, a warp per row, a block per long row of `argmax`. NaN counts as the
+/// greatest; equals go to the lower index.
 #pragma once
 
 #include <tilefoundry/runtime/cuda/view.cuh>
@@ -30,14 +30,9 @@ __device__ bool precedes(Candidate<T> const& x, Candidate<T> const& y, bool larg
   return x.at < y.at;
 }
 
-/// The first element of a row behind `last` (none: behind nothing); valid in all lanes.
-template <class S, class T = compute_t<stdx::remove_const_t<S>>>
-__device__ Candidate<T> next_of(S* row, index_t n, index_t step, int lane, Candidate<T> last, bool largest) {
-  Candidate<T> best{T(0), -1};
-  for (index_t i = lane; i < n; i += 32) {
-    const Candidate<T> own{widen(stdx::remove_const_t<S>(row[i * step])), i};
-    if ((last.at < 0 || precedes(last, own, largest)) && precedes(own, best, largest)) best = own;
-  }
+/// The better of the calling lane's candidate and those of its warp; valid in all lanes.
+template <class T>
+__device__ Candidate<T> best_of_warp(Candidate<T> best, bool largest) {
   CUTE_UNROLL
   for (int offset = 16; offset > 0; offset /= 2) {
     Candidate<T> other;
@@ -52,10 +47,58 @@ __device__ Candidate<T> next_of(S* row, index_t n, index_t step, int lane, Candi
   return best;
 }
 
+/// The first element of a row behind `last` (none: behind nothing); valid in all lanes.
+template <class S, class T = compute_t<stdx::remove_const_t<S>>>
+__device__ Candidate<T> next_of(S* row, index_t n, index_t step, int lane, Candidate<T> last, bool largest) {
+  Candidate<T> best{T(0), -1};
+  for (index_t i = lane; i < n; i += 32) {
+    const Candidate<T> own{widen(stdx::remove_const_t<S>(row[i * step])), i};
+    if ((last.at < 0 || precedes(last, own, largest)) && precedes(own, best, largest)) best = own;
+  }
+  return best_of_warp(best, largest);
+}
+
+/// From so many elements on a row is a block's work.
+inline constexpr index_t long_row = 4096;
+
+/// The greatest of the elements of a row that thread `thread` of `threads` sees: packs in turn where the row lies in
+/// packs, then what is left.
+template <class S, class T = compute_t<stdx::remove_const_t<S>>>
+__device__ Candidate<T> greatest_seen(S* row, index_t n, index_t step, index_t thread, index_t threads) {
+  using Element = stdx::remove_const_t<S>;
+  constexpr int width = 16 / int(sizeof(S));
+  using Pack = ::tilefoundry::detail::Pack<Element, width>;
+  Candidate<T> best{T(0), -1};
+  auto see = [&](Element value, index_t i) {
+    const Candidate<T> own{widen(value), i};
+    if (precedes(own, best, true)) best = own;
+  };
+  const index_t packs = step == 1 && ::tilefoundry::detail::is_aligned<16>(row) ? n / width : 0;
+  for (index_t p = thread; p < packs; p += threads) {
+    const Pack pack = reinterpret_cast<Pack const*>(row)[p];
+    CUTE_UNROLL
+    for (int i = 0; i < width; ++i) see(pack.value[i], p * width + i);
+  }
+  for (index_t i = packs * width + thread; i < n; i += threads) see(Element(row[i * step]), i);
+  return best;
+}
+
+/// The greatest of a row; by all threads of a block, valid in its first warp.
+template <class S, class T = compute_t<stdx::remove_const_t<S>>>
+__device__ Candidate<T> greatest_of_block(S* row, index_t n, index_t step) {
+  __shared__ Candidate<T> of_warps[32];
+  const int thread = int(threadIdx.x), warps = int(blockDim.x) / 32;
+  const Candidate<T> own = best_of_warp(greatest_seen(row, n, step, thread, index_t(blockDim.x)), true);
+  __syncthreads();  // the last row's are read
+  if (thread % 32 == 0) of_warps[thread / 32] = own;
+  __syncthreads();
+  return best_of_warp(thread % 32 < warps ? of_warps[thread % 32] : Candidate<T>{T(0), -1}, true);
+}
+
 }  // namespace detail
 
 /// dst[row] = index of the greatest element of src[row, :]; dst has one mode less. All threads of all blocks call, in
-/// whole warps; the result is visible to other threads after a barrier over them. No workspace.
+/// whole warps; the result is visible to other threads after a barrier over all of them. No workspace.
 template <class S, int R>
 __device__ void argmax(View<S, R> const& src, View<i64, R - 1> const& dst) {
   static_assert(R >= 1, "ops::argmax: needs a mode to run along");
@@ -63,6 +106,13 @@ __device__ void argmax(View<S, R> const& src, View<i64, R - 1> const& dst) {
   const index_t n = src.shape[R - 1];
   View<S, R> first = src;
   first.shape[R - 1] = 1;
+  if (n >= detail::long_row) {
+    for (index_t row = blockIdx.x; row < dst.size(); row += gridDim.x) {
+      const auto best = detail::greatest_of_block(src.data + first.offset(row), n, src.stride[R - 1]);
+      if (threadIdx.x == 0) dst.data[dst.offset(row)] = best.at;
+    }
+    return;
+  }
   ::tilefoundry::detail::share_warps(dst.size(), [&](index_t row, int lane) {
     const auto best = detail::next_of(src.data + first.offset(row), n, src.stride[R - 1], lane,
                                       detail::Candidate<T>{T(0), -1}, true);

@@ -32,10 +32,12 @@ __all__ = ["CUDA_WHOLE_OPS", "schedule_whole", "whole_instances"]
 
 
 def whole_instances(spec: KernelSpec) -> Instances:
-    """A thread for every few elements, or a warp for every one where it takes a warp's work."""
+    """A thread for every few elements, or a warp or a block for every one where it takes their work."""
     call = _only_call(spec)
     if call.op.name == "attention":
         return attention_instances(call, spec)
+    if call.op.name == "argmax" and _is_long(call):
+        return Instances(product(spec.outputs[0].shape), (_WIDEST,), ("block", "t"))
     per_thread = 4 if call.op.name not in _PER_WARP else 1
     return Instances(ceildiv(product(spec.outputs[0].shape), BLOCK * per_thread), (BLOCK,), ("block", "t"))
 
@@ -51,6 +53,14 @@ def schedule_whole(spec: KernelSpec, names: Names, placement: Placement) -> tupl
     return (placement.scope(rule(call, spec, names)),)
 
 
+def _is_long(call: Call) -> bool:
+    """Whether a row is a block's work."""
+    x = call.args[0].type
+    assert isinstance(x, TensorType)
+    extent = x.shape[call.attr("axis")]
+    return isinstance(extent, int) and extent >= _LONG_ROW
+
+
 def _only_call(spec: KernelSpec) -> Call:
     bind = spec.function.stmts()[0]
     assert isinstance(bind, Bind) and isinstance(bind.value, Call)
@@ -58,6 +68,8 @@ def _only_call(spec: KernelSpec) -> Call:
 
 
 _WARP = 32
+_WIDEST = 1024
+_LONG_ROW = 4096
 _PER_WARP = frozenset({"argmax", "topk", "conv2d", "grouped_matmul"})
 
 
