@@ -47,7 +47,8 @@ def child(what: str, target_name: str) -> dict[str, float]:
     program = _program(what)
     if imports_aside:
         import tilefoundry.codegen.cpu
-        import tilefoundry.codegen.cuda  # noqa: F401
+        import tilefoundry.codegen.cuda
+        import tilefoundry.verbs  # noqa: F401
     if what == "again":
         compiled = _jit(program, target_name)
         return _timed(lambda: [_jit(program, target_name) for _ in range(1000)] and compiled, 1000)

@@ -71,6 +71,9 @@ RULES = {
     "options.flags": "Levels, line tables and further flags reach the compiler that is chosen.",
     "cache.key": "A library's key covers sources, flags, architecture, both compilers, headers and tvm-ffi.",
     "cache.second-process": "A second process does not compile.",
+    "cache.recall": "A program that an earlier process compiled is loaded without lowering it, for as long as the "
+    "compiler itself, its tools and the options are the same.",
+    "cache.notes": "What is noted of a file counts until the file changes in any way.",
     "cache.damaged": "Damaged entries are built again.",
     "cache.killed": "A killed builder leaves no lock.",
     "cache.unwritable": "An unwritable directory falls back to a private one, with a warning.",

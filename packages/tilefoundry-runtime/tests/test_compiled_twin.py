@@ -93,5 +93,6 @@ def test_without_a_compiler_the_wheel_is_named(monkeypatch):
 
     monkeypatch.setattr(compiled_functions, "jit", jit)
     monkeypatch.setattr(backends, "_points", dict)
+    monkeypatch.setattr(backends, "_point", lambda kind: None)
     with pytest.raises(LoweringError, match="pip install tilefoundry-cuda"):
         compiled_twin(toy.Leaf, target="cpu")

@@ -5,11 +5,15 @@ This package is shared by several wheels; every public name is loaded when it is
 
 from __future__ import annotations
 
+import time
 from importlib import import_module
 from pkgutil import extend_path
 from typing import TYPE_CHECKING, Any
 
 __path__ = extend_path(__path__, __name__)
+
+IMPORTED_AT = time.time()
+"""Seconds of the epoch before which everything that this process runs of the package lay on disk."""
 
 _HOME = {
     "tilefoundry.dsl": ("func", "module", "prim_func", "Tensor", "ConstTensor", "tile"),

@@ -39,6 +39,7 @@ class Recorder:
     def __init__(self) -> None:
         self.asked: list[tuple[str, object]] = []
         self.gate: threading.Event | None = None
+        self.known: dict[str, object] = {}
 
     def resolve(self, target: Target) -> Target:
         return CpuTarget("x86-64-v3") if target == CpuTarget("native") else target
@@ -56,6 +57,12 @@ class Recorder:
         self.asked.append(("link", options))
         return ("library", linkable)
 
+    def recall(self, program, target, options):
+        return self.known.get(program)
+
+    def remember(self, program, linked, target, options):
+        self.known[program] = linked
+
     def load(self, linked):
         self.asked.append(("load", linked[0]))
         return SimpleNamespace(target=linked[1][2])
@@ -65,7 +72,7 @@ class Recorder:
 def backend(monkeypatch):
     recorder = Recorder()
     point = SimpleNamespace(load=lambda: recorder)
-    monkeypatch.setattr(backends, "_points", lambda: {"cpu": point})
+    monkeypatch.setattr(backends, "_point", {"cpu": point}.get)
     monkeypatch.setattr(backends, "_loaded", lambda point: point.load())
     jit.cache_clear()
     yield recorder
@@ -122,6 +129,7 @@ def test_a_pass_that_does_not_run_is_refused(backend):
 @pytest.mark.spec("verbs.no-compiler")
 def test_without_a_compiler_the_wheel_is_named(monkeypatch):
     monkeypatch.setattr(backends, "_points", dict)
+    monkeypatch.setattr(backends, "_point", lambda kind: None)
     for verb in (lower, compile, jit):
         with pytest.raises(
             LoweringError, match=r"'cpu' \(there are: none\); .* pip install tilefoundry-cuda"

@@ -11,7 +11,7 @@ from tilefoundry.target import CompilerOptions, Target
 from tilefoundry.verbs.backends import backend_for
 from tilefoundry.verbs.lowering import lower
 
-__all__ = ["build", "compile"]
+__all__ = ["build", "compile", "compile_once"]
 
 
 def build(lowered: Module, *, options: CompilerOptions | None = None) -> Any:
@@ -29,12 +29,13 @@ def build(lowered: Module, *, options: CompilerOptions | None = None) -> Any:
     """
     if not isinstance(lowered, Module) or any(isinstance(f, Function) for f in lowered.functions):
         raise LoweringError("build takes what lower() gives; to go from a program in one step call compile()")
-    options = options or CompilerOptions()
+    return backend_for(lowered.resolve_target()).load(_linked(lowered, options or CompilerOptions()))
+
+
+def _linked(lowered: Module, options: CompilerOptions) -> Any:
     target = lowered.resolve_target()
     backend = backend_for(target)
-    linkable = backend.emit(lowered, target, options)
-    linked = backend.link(linkable, options)
-    return backend.load(linked)
+    return backend.link(backend.emit(lowered, target, options), options)
 
 
 def compile(mod: Any, *, target: Target | str | None = None, options: CompilerOptions | None = None) -> Any:
@@ -44,3 +45,18 @@ def compile(mod: Any, *, target: Target | str | None = None, options: CompilerOp
     """
     options = options or CompilerOptions()
     return build(lower(mod, target=target, options=options), options=options)
+
+
+def compile_once(module: Module, program: str, target: Target, options: CompilerOptions) -> Any:
+    """``compile``, unless an earlier process left the library of the same program.
+
+    Args:
+        module: what is compiled, for ``target`` alone.
+        program: digest of the program, the target and the options.
+    """
+    backend = backend_for(target)
+    linked = backend.recall(program, target, options)
+    if linked is None:
+        linked = _linked(lower(module, target=target, options=options), options)
+        backend.remember(program, linked, target, options)
+    return backend.load(linked)

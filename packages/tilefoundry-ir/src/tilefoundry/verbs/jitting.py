@@ -9,7 +9,7 @@ from typing import Any
 from tilefoundry.inspection import digest
 from tilefoundry.ir.core.module import Module
 from tilefoundry.target import CompilerOptions, Target
-from tilefoundry.verbs.building import compile
+from tilefoundry.verbs.building import compile_once
 from tilefoundry.verbs.lowering import as_module, resolved_target
 
 __all__ = ["jit"]
@@ -93,7 +93,7 @@ class _Jit:
         with running:
             found = self._done.get(key)
             if found is None:
-                found = compile(_with_target(module, target), options=options)
+                found = compile_once(_with_target(module, target), key, target, options)
                 self._done[key] = found
         with self._lock:
             self._running.pop(key, None)

@@ -1,8 +1,8 @@
 """Content-addressed folders: one per library, written once, verified when read.
 
-Layout: ``<root>/<first two digits>/<key>/{library.so, entry.json, source...}`` and
-``<root>/locks/<key>.lock``. A folder appears by one rename, so readers never see half of it. Builders of
-one key take turns, by a thread lock within a process and a file lock between processes; the system drops a
+Layout: ``<root>/<first two digits>/<key>/{library.so, entry.json, source...}`` and ``<root>/locks/<key>.lock``; beside
+them what ``programs.py`` and ``notes.py`` keep. A folder appears by one rename, so readers never see half of it.
+Builders of one key take turns, by a thread lock within a process and a file lock between processes; the system drops a
 file lock when its holder dies.
 """
 
@@ -24,12 +24,16 @@ from typing import Any
 
 from filelock import FileLock
 
+from tilefoundry.codegen.cache.notes import NOTES
+from tilefoundry.codegen.cache.programs import PROGRAMS, ProgramIndex
+
 __all__ = ["DiskCache", "Usage", "facts_of", "keep_beside"]
 
 LIBRARY = "library.so"
 RECORD = "entry.json"
 LIMIT_VARIABLE = "TILEFOUNDRY_CACHE_LIMIT"
 DEFAULT_LIMIT = 4 * 2**30
+_RECORDS = 16
 ABANDONED = 3600.0
 """Seconds after which a folder that a builder still writes counts as left by one that was killed."""
 
@@ -140,10 +144,11 @@ class DiskCache:
 
     def prune(self, keep: str = "") -> int:
         """Remove the least recently used libraries until the rest fit the limit, and what killed builders left; the
-        number of libraries removed."""
+        number of libraries removed. What programs were compiled to gets a sixteenth of the limit."""
         self._remove_abandoned()
         entries = self.entries()
-        total = sum(usage.size for usage in entries)
+        records = ProgramIndex(self.root).prune(self.limit // _RECORDS)
+        total = records + sum(usage.size for usage in entries)
         removed = 0
         for usage in entries:
             if total <= self.limit:
@@ -161,8 +166,11 @@ class DiskCache:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def clear(self) -> int:
-        """Remove every library, and what killed builders left; the number of libraries removed."""
+        """Remove every library, what is known of programs and tools, and what killed builders left; the number of
+        libraries removed."""
         self._remove_abandoned()
+        for name in (PROGRAMS, NOTES):
+            shutil.rmtree(self.root / name, ignore_errors=True)
         entries = self.entries()
         for usage in entries:
             shutil.rmtree(self._folder(usage.key), ignore_errors=True)

@@ -12,12 +12,13 @@ from tilefoundry.codegen.cpu.erase import ErasePlacement
 from tilefoundry.codegen.cpu.inplace import INPLACE
 from tilefoundry.codegen.cpu.kernels import SpellKernels, declares_none, is_kernel
 from tilefoundry.codegen.cpu.launches import KeepLaunches
-from tilefoundry.codegen.cpu.link import link_cpu
+from tilefoundry.codegen.cpu.link import SOURCE, cpu_program_key, link_cpu
 from tilefoundry.codegen.cpu.place import Place
 from tilefoundry.codegen.cpu.prims import LowerPrims, OnFunctions
 from tilefoundry.codegen.cpu.share import ShareKernels
 from tilefoundry.codegen.launch_paths import launch_records, with_ranges
 from tilefoundry.codegen.linkable import LinkableModule
+from tilefoundry.codegen.recall import recalled, remember
 from tilefoundry.codegen.supported import CheckSupported
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.passes import (
@@ -81,6 +82,16 @@ class CpuBackend:
     def link(self, linkable: LinkableModule, options: CompilerOptions) -> LinkedModule:
         """The native library."""
         return link_cpu(linkable, options)
+
+    def recall(self, program: str, target: Target, options: CompilerOptions) -> LinkedModule | None:
+        """The library of a program that an earlier process compiled."""
+        assert isinstance(target, CpuTarget)
+        return recalled(cpu_program_key(program, target, options), SOURCE if options.keep_sources else None)
+
+    def remember(self, program: str, linked: LinkedModule, target: Target, options: CompilerOptions) -> None:
+        """Let later processes recall ``linked``."""
+        assert isinstance(target, CpuTarget)
+        remember(cpu_program_key(program, target, options), linked)
 
     def load(self, linked: LinkedModule) -> CompiledModule:
         """The library behind the calling convention."""

@@ -10,6 +10,7 @@ from tilefoundry.codegen.cache import DiskCache, cache_directory, configured_dir
 from tilefoundry.codegen.cpu.arch import march_flags
 from tilefoundry.codegen.headers import include_dirs
 from tilefoundry.codegen.linkable import LinkableModule
+from tilefoundry.codegen.recall import program_key
 from tilefoundry.codegen.toolchain import (
     Compiler,
     FfiPaths,
@@ -22,9 +23,10 @@ from tilefoundry.codegen.toolchain import (
 from tilefoundry.runtime.linking import LinkedModule
 from tilefoundry.target import CompilerOptions, CpuTarget
 
-__all__ = ["compile_flags", "cpu_headers", "link_cpu"]
+__all__ = ["SOURCE", "compile_flags", "cpu_headers", "cpu_program_key", "link_cpu"]
 
-_SOURCE = "source.cc"
+SOURCE = "source.cc"
+"""The generated text, where it is kept beside its library."""
 
 
 def link_cpu(linkable: LinkableModule, options: CompilerOptions) -> LinkedModule:
@@ -49,7 +51,7 @@ def link_cpu(linkable: LinkableModule, options: CompilerOptions) -> LinkedModule
 
         library = DiskCache(root).get_or_build(key, build)
     if options.keep_sources:
-        keep_beside(library, _SOURCE, linkable.source)
+        keep_beside(library, SOURCE, linkable.source)
     return LinkedModule(str(library), linkable.source, linkable.entry, "cpu", target.arch, linkable.kernels)
 
 
@@ -80,8 +82,22 @@ def compile_flags(
 
 
 def _key(source: str, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths) -> str:
-    parts = (source, *flags, compiler.path, compiler.version, headers_digest(), ffi.version)
+    parts = (source, *_surroundings(flags, compiler, ffi), headers_digest())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _surroundings(flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths) -> tuple[str, ...]:
+    return (*flags, compiler.path, compiler.version, ffi.version)
+
+
+def cpu_program_key(program: str, target: CpuTarget, options: CompilerOptions) -> str | None:
+    """What the library of a program is known under; ``program`` is the digest of its text, target and options.
+
+    Raises:
+        ToolchainError: no usable C++ compiler.
+    """
+    compiler, ffi = find_cxx(), find_ffi()
+    return program_key(program, _surroundings(compile_flags(target, options, compiler, ffi), compiler, ffi))
 
 
 def cpu_headers(root: Path, target: CpuTarget, options: CompilerOptions) -> PrecompiledHeaders:
@@ -94,7 +110,7 @@ def cpu_headers(root: Path, target: CpuTarget, options: CompilerOptions) -> Prec
 
 
 def _compile(source: str, folder: Path, ffi: FfiPaths, headers: PrecompiledHeaders) -> None:
-    file = folder / _SOURCE
+    file = folder / SOURCE
     file.write_text(source)
     headers.compile(
         [str(file), "-o", str(folder / "library.so"), f"-L{ffi.library}", "-ltvm_ffi", "-ldl"], folder

@@ -18,7 +18,7 @@ from tilefoundry.codegen.cuda.choose_meshes import ChooseMeshes
 from tilefoundry.codegen.cuda.emit import CudaSource, emit_module
 from tilefoundry.codegen.cuda.launches import PlanLaunches, WithWorkspaces
 from tilefoundry.codegen.cuda.link import SOURCE, cuda_program_key, link_cuda
-from tilefoundry.codegen.cuda.prims import LowerPrims, OnGraphs
+from tilefoundry.codegen.cuda.prims import LowerPrims, OnGraphs, lower_statements
 from tilefoundry.codegen.cuda.resources import cuda_records
 from tilefoundry.codegen.cuda.schedule import accepts, schedule
 from tilefoundry.codegen.cuda.source import emit_kernel
@@ -94,7 +94,7 @@ class CudaBackend:
         """The passes, in order."""
         return (
             *self.placing(target, options),
-            WithWorkspaces(LowerPrims(Bufferise(_schedule), self.resolve(target))),
+            WithWorkspaces(LowerPrims(Bufferise(_schedule, lower_statements), self.resolve(target))),
             PlanLaunches(),
             ShareKernels(emit_kernel),
         )

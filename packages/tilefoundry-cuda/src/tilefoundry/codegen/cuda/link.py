@@ -16,6 +16,7 @@ from tilefoundry.codegen.cuda.resources import image_facts, with_facts
 from tilefoundry.codegen.cuda.toolchain import DeviceHeaders, find_headers, find_nvcc, find_nvrtc, read_image
 from tilefoundry.codegen.headers import include_dirs
 from tilefoundry.codegen.linkable import LinkableModule
+from tilefoundry.codegen.recall import program_key
 from tilefoundry.codegen.toolchain import (
     Compiler,
     FfiPaths,
@@ -30,11 +31,22 @@ from tilefoundry.codegen.toolchain import (
 from tilefoundry.runtime.linking import LinkedModule
 from tilefoundry.target import CompilerOptions, CudaTarget
 
-__all__ = ["DeviceTool", "compile_images", "device_headers", "device_tool", "host_headers", "link_cuda"]
+__all__ = [
+    "SOURCE",
+    "DeviceTool",
+    "compile_images",
+    "device_headers",
+    "cuda_program_key",
+    "device_tool",
+    "host_headers",
+    "link_cuda",
+]
 
 _SHOWN = 40
 _ENTRY = "entry.cc"
 _OBJECT = "entry.o"
+SOURCE = "source.txt"
+"""The generated texts, where they are kept beside their library."""
 _FACTS = "facts 2"
 """Part of every key: which reading of the images lies beside the libraries."""
 _INCLUDE = "#include <tilefoundry/runtime.h>\n"
@@ -80,7 +92,7 @@ def link_cuda(linkable: LinkableModule, source: CudaSource, options: CompilerOpt
 
         library = DiskCache(root).get_or_build(key, build)
     if options.keep_sources:
-        keep_beside(library, "source.txt", source.text())
+        keep_beside(library, SOURCE, source.text())
     kernels = with_facts(linkable.kernels, facts_of(library))
     return LinkedModule(str(library), linkable.source, linkable.entry, "cuda", target.arch, kernels)
 
@@ -179,20 +191,25 @@ def _host_flags(compiler: Compiler, options: CompilerOptions) -> tuple[str, ...]
 def _key(
     source: CudaSource, tool: DeviceTool, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths
 ) -> str:
-    parts = (
-        *source.devices,
-        source.host,
-        tool.name,
-        tool.version,
-        *tool.flags,
-        *flags,
-        compiler.path,
-        compiler.version,
-        ffi.version,
-        headers_digest(),
-        _FACTS,
-    )
+    parts = (*source.devices, source.host, *_surroundings(tool, flags, compiler, ffi), headers_digest())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _surroundings(
+    tool: DeviceTool, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths
+) -> tuple[str, ...]:
+    tools = (tool.name, tool.version, *tool.flags, *flags, compiler.path, compiler.version, ffi.version)
+    return (*tools, _FACTS)
+
+
+def cuda_program_key(program: str, target: CudaTarget, options: CompilerOptions) -> str | None:
+    """What the library of a program is known under; ``program`` is the digest of its text, target and options.
+
+    Raises:
+        ToolchainError: as for ``link_cuda``.
+    """
+    compiler, ffi, tool = find_cxx(), find_ffi(), device_tool(target.arch, options)
+    return program_key(program, _surroundings(tool, _host_flags(compiler, options), compiler, ffi))
 
 
 def _build(

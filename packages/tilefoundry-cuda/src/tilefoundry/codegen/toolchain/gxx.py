@@ -9,7 +9,9 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
+from tilefoundry.codegen.cache import Status, noted, status_of
 from tilefoundry.codegen.toolchain.errors import ToolchainError, ToolNotFoundError, ToolTooOldError
 
 __all__ = ["FINDERS", "Compiler", "find_cxx"]
@@ -93,6 +95,24 @@ def _stamp(path: str) -> tuple[int, int]:
 
 @cache
 def _version(path: str, stamp: tuple[int, int]) -> str:
+    """What the compiler says of itself; asked once per executable, unless a script stands for it."""
+    program = Path(path).resolve()
+    if not _is_compiler(program):
+        return _asked(path)
+
+    def status() -> Status:
+        return status_of([program])
+
+    return noted(f"version of {path}", status(), status, lambda: _asked(path))
+
+
+def _is_compiler(program: Path) -> bool:
+    """Whether the file itself is one: scripts and launchers run others, which may change while they stay."""
+    with open(program, "rb") as file:
+        return file.read(4) == b"\x7fELF" and re.search(r"g\+\+|clang|c\+\+", program.name) is not None
+
+
+def _asked(path: str) -> str:
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:

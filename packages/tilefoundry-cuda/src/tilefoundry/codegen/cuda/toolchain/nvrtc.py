@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tilefoundry.codegen.cache import Status, noted, status_of
 from tilefoundry.codegen.toolchain import ToolchainError, ToolNotFoundError, ToolTooOldError
 from tilefoundry.codegen.toolchain.wheels import wheel_folders
 
@@ -21,7 +23,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Nvrtc:
-    """An open NVRTC. Compilations may run in several threads at once; the calls release the interpreter lock.
+    """An NVRTC that opens. Compilations may run in several threads at once; the calls release the interpreter lock.
 
     Attributes:
         path: the library's file.
@@ -34,7 +36,11 @@ class Nvrtc:
     version: tuple[int, int]
     architectures: tuple[int, ...]
     origin: str
-    library: Any = field(repr=False, compare=False)
+
+    @property
+    def library(self) -> Any:
+        """The open library."""
+        return _library(self.path)
 
     def compile(self, source: str, name: str, flags: Sequence[str]) -> bytes:
         """The cubin of ``source``.
@@ -141,18 +147,37 @@ def find_nvrtc() -> Nvrtc:
 
 
 def _opened(file: Path, origin: str) -> Nvrtc:
-    library = ctypes.CDLL(str(file))
-    library.nvrtcGetErrorString.restype = ctypes.c_char_p
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    version = (major.value, minor.value)
+    version, architectures = _facts(file)
     if version < _OLDEST:
         raise ToolTooOldError(
             f"{file} is NVRTC {version[0]}.{version[1]}; {_OLDEST[0]}.{_OLDEST[1]} or later is needed: "
             "install a newer one with: pip install 'tilefoundry-cuda[cu12]'"
         )
-    count = ctypes.c_int()
+    return Nvrtc(str(file), version, architectures, origin)
+
+
+def _facts(file: Path) -> tuple[tuple[int, int], tuple[int, ...]]:
+    """Version and architectures; opening the library, which is large, tells them once per file."""
+
+    def status() -> Status:
+        return status_of([file])
+
+    numbers = json.loads(noted("facts of an NVRTC", status(), status, lambda: json.dumps(_asked(file))))
+    return (numbers[0], numbers[1]), tuple(numbers[2:])
+
+
+def _asked(file: Path) -> list[int]:
+    library = _library(str(file))
+    major, minor, count = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
     numbers = (ctypes.c_int * count.value)()
     library.nvrtcGetSupportedArchs(numbers)
-    return Nvrtc(str(file), version, tuple(numbers), origin, library)
+    return [major.value, minor.value, *numbers]
+
+
+@cache
+def _library(path: str) -> Any:
+    library = ctypes.CDLL(path)
+    library.nvrtcGetErrorString.restype = ctypes.c_char_p
+    return library
