@@ -108,6 +108,10 @@ def programs() -> list[Program]:
             for n, arch in ((288, "sm_90a"), (128, "sm_80"))
         ),
         *(
+            Program("attention_tiles", ("ATTENTION_TILES", "SYNC"), (f"THREADS={n}",), arch)
+            for n, arch in ((128, "sm_90a"), (64, "sm_80"), (256, "sm_90a"))
+        ),
+        *(
             Program("group", ("MATMUL",), (f"THREADS={n}",), arch)
             for n, arch in ((256, "sm_90a"), (512, "sm_90a"), (128, "sm_80"))
         ),

@@ -49,6 +49,9 @@
 #include <tilefoundry/runtime/cuda/ops/matmul.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_group.cuh>
 #endif
+#ifdef TILEFOUNDRY_USE_ATTENTION_TILES
+#include <tilefoundry/runtime/cuda/ops/attention_tiles.cuh>
+#endif
 #ifdef TILEFOUNDRY_USE_VIEWS
 #include <tilefoundry/runtime/cuda/ops/conv2d.cuh>
 #include <tilefoundry/runtime/cuda/ops/index_update.cuh>

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tilefoundry.codegen.cuda.source import device_source, host_source, takes_dynamic_shared, takes_turns
+from tilefoundry.codegen.cuda.source import (
+    device_source,
+    host_source,
+    meets_in_turns,
+    takes_dynamic_shared,
+    takes_turns,
+)
 from tilefoundry.codegen.cuda.source.host import KernelEntry
 from tilefoundry.codegen.cuda.source.launch_order import overlaps
 from tilefoundry.codegen.cuda.statements import inner_statements
@@ -124,7 +130,7 @@ def emit_module(module: Module) -> CudaSource:
             configs[k.name].block,
             configs[k.name].cooperative,
             takes_dynamic_shared(k),
-            takes_turns(k),
+            takes_turns(k) or meets_in_turns(k),
             overlaps(k),
         )
         for k in kernels

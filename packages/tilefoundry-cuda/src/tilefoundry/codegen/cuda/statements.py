@@ -23,7 +23,7 @@ from tilefoundry.codegen.cuda.tiles import (
 )
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
-from tilefoundry.ir.tir import BufferView, Operand, Store, TirStmt, walk_tir
+from tilefoundry.ir.tir import BufferView, Operand, Store, TileAttention, TirStmt, walk_tir
 from tilefoundry.ir.types import Dim, DimVar
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Pack",
     "Packs",
     "RegisterArray",
+    "TileAttend",
     "TileMatmul",
     "TileProducts",
     "WidePath",
@@ -238,6 +239,26 @@ class TileProducts:
     threads: int
 
 
+@dataclass(frozen=True, slots=True)
+class TileAttend:
+    """One ``ops::attention`` by tiles, whose ``out`` is the attention's body.
+
+    Attributes:
+        attention: what is computed; ``schedule.split`` says in how many parts keys are taken.
+        dim, width: of queries and keys, and of values.
+        threads: of the block.
+        partial: memory for what the parts give; None where there is one.
+        barrier: counter pair of the barrier between parts and their sums; None where there is one part.
+    """
+
+    attention: TileAttention
+    dim: int
+    width: int
+    threads: int
+    partial: Var | None = None
+    barrier: Var | None = None
+
+
 _WRITING = (TileContract, TileCopy, TileFill, TileMap, TilePad, TileReduce)
 
 
@@ -254,6 +275,12 @@ def inner_statements(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
             yield from (Store(space, 0, space) for space in stmt.pair)
         if isinstance(stmt, TileSync) and stmt.barrier is not None:
             yield Store(stmt.barrier, 0, stmt.barrier)
+        if isinstance(stmt, TileAttend):
+            yield from inner_statements(stmt.attention.body)
+            if stmt.partial is not None:
+                yield Store(stmt.partial, 0, stmt.partial)
+            if stmt.barrier is not None:
+                yield from inner_statements((TileSync("grid", stmt.barrier),))  # type: ignore[arg-type]  # a CUDA statement
         for body in tile_bodies(stmt):
             yield from inner_statements(body)
         if isinstance(stmt, (TileMatmul, TileProducts)):

@@ -18,6 +18,7 @@ from tilefoundry.codegen.cuda.authored.scope import Scope, resolved_mesh
 from tilefoundry.codegen.cuda.authored.shared import MOST_DECLARED, placed_in_launch
 from tilefoundry.codegen.cuda.authored.space import Held, Space
 from tilefoundry.codegen.cuda.authored.writer import KernelWriter, storage_of
+from tilefoundry.codegen.cuda.prims.attention import is_attention, lower_attention
 from tilefoundry.codegen.cuda.prims.contraction import is_product, lower_product
 from tilefoundry.codegen.cuda.prims.tile_ops import TILE_RULES
 from tilefoundry.codegen.cuda.statements import RegisterArray
@@ -42,6 +43,8 @@ from tilefoundry.ir.tir import (
     PrimFunction,
     Return,
     Store,
+    TileAttention,
+    TileContraction,
     TirStmt,
     While,
     barriers,
@@ -78,6 +81,8 @@ def lower_kernel(
     """
     if is_product(function):
         return lower_product(function)
+    if is_attention(function):
+        return lower_attention(function)
     meshes = [
         resolved_mesh(f"{function.name}.{s.name}", s.mesh, levels)
         for s in walk_tir(function.body)
@@ -180,10 +185,7 @@ class _Lowering:
             elif isinstance(stmt, _AS_THEY_ARE):
                 self.to.out.append(stmt)
             else:
-                raise NotFollowed(
-                    f"{self.function.name}: {type(stmt).__name__} has no form in a hand-written CUDA kernel; use "
-                    "tf.matmul or tf.attention in a @func"
-                )
+                raise NotFollowed(f"{self.function.name}: {_refusal(stmt)}")
 
     def _inner(self, stmts: tuple[TirStmt, ...]) -> tuple[TirStmt, ...]:
         with self.to.nested() as out:
@@ -307,6 +309,17 @@ class _Lowering:
         """What an instance runs over for a distributed value."""
         assert held.layout is not None and held.scope is not None
         return Space.of(held.layout, held.scope)
+
+
+def _refusal(stmt: TirStmt) -> str:
+    """Why a statement has no form, and what to write instead."""
+    call = {TileContraction: "T.contract", TileAttention: "T.attention"}.get(type(stmt))
+    if call is None:
+        return f"{type(stmt).__name__} has no form in a hand-written CUDA kernel"
+    return (
+        f"{call} takes all blocks of a launch and shares its CUDA kernel with no other statement; give it a @prim_func of "
+        "its own and launch that"
+    )
 
 
 def _named(stmts: tuple[TirStmt, ...]) -> Iterator[str]:

@@ -11,12 +11,22 @@ from tilefoundry.codegen.cuda.emit import _derive_launch_config
 from tilefoundry.codegen.cuda.source import takes_turns
 from tilefoundry.codegen.cuda.statements import EarlyStart
 from tilefoundry.codegen.cuda.tiles import BARRIER
-from tilefoundry.ir.tir import BufferView, Launch, MeshScope, PointerOf, PrimFunction
-from tilefoundry.ir.types import Dim, DType, scalar
+from tilefoundry.ir.core.expr import Expr, Var
+from tilefoundry.ir.tir import BufferView, IndexValue, Launch, MeshScope, PointerOf, PrimFunction
+from tilefoundry.ir.types import Dim, DType, dim_vars, scalar, substitute
 from tilefoundry.ir.types.dim import product
+from tilefoundry.ir.types.shard import PERSISTENT
 from tilefoundry.target import CudaTarget
 
-__all__ = ["FIRST_WITH_CLUSTERS", "checked_target", "host_launch", "started_early", "with_barrier"]
+__all__ = [
+    "FIRST_WITH_CLUSTERS",
+    "checked_target",
+    "extents_of",
+    "host_launch",
+    "is_own_memory",
+    "started_early",
+    "with_own",
+]
 
 FIRST_WITH_CLUSTERS = 90
 """The architecture, as a ``sm_`` number, from which on blocks form clusters."""
@@ -80,16 +90,32 @@ def host_launch(name: str, launch: Launch, kernel: PrimFunction) -> Launch:
     if cluster > 1:
         attributes["cluster"] = (cluster,)
     callee = launch.callee.replace(".", "_")
-    return with_barrier(Launch(callee, args, grid, launch.block, tuple(sorted(attributes.items()))), kernel)
+    found = with_own(Launch(callee, args, grid, launch.block, tuple(sorted(attributes.items()))), kernel)
+    own = _derive_launch_config(kernel).grid
+    if grid or isinstance(own, int) or any(var.name == PERSISTENT.name for var in dim_vars(own)):
+        return found
+    return replace(found, grid=(substitute(own, extents_of(found, kernel)),))
 
 
-def with_barrier(launch: Launch, kernel: PrimFunction) -> Launch:
-    """The launch with the counter pair among its arguments where the kernel takes one."""
-    names = [param.name for param in kernel.params]
-    if BARRIER not in names:
-        return launch
-    at = names.index(BARRIER)
-    return replace(launch, args=(*launch.args[:at], kernel.params[at], *launch.args[at:]))
+def with_own(launch: Launch, kernel: PrimFunction) -> Launch:
+    """The launch with what its author does not pass: the counter pair of a barrier, and memory of the kernel's own, of
+    which a parameter says how many elements it has."""
+    args = list(launch.args)
+    for at, param in enumerate(kernel.params):
+        if param.name == BARRIER or is_own_memory(param):
+            args.insert(at, param)
+    return replace(launch, args=tuple(args))
+
+
+def is_own_memory(param: Expr) -> bool:
+    """Whether a kernel's parameter is memory that no author passes."""
+    return isinstance(param, Var) and param.name != BARRIER and param.type.rank == 1  # type: ignore[attr-defined]  # a tensor
+
+
+def extents_of(launch: Launch, kernel: PrimFunction) -> dict[str, Dim]:
+    """The kernel's extents as its launch, complete, gives them."""
+    pairs = zip(kernel.params, launch.args, strict=True)
+    return {param.name: arg.value for param, arg in pairs if isinstance(arg, IndexValue)}
 
 
 def _cluster(launch: Launch) -> tuple[int, ...]:

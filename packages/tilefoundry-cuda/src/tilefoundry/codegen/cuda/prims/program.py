@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
 from tilefoundry.codegen.cuda.prims.kernel import lower_kernel
-from tilefoundry.codegen.cuda.prims.launching import checked_target, host_launch, started_early, with_barrier
+from tilefoundry.codegen.cuda.prims.launching import (
+    checked_target,
+    extents_of,
+    host_launch,
+    is_own_memory,
+    started_early,
+    with_own,
+)
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
@@ -27,7 +34,7 @@ from tilefoundry.ir.tir import (
     TirStmt,
     walk_tir,
 )
-from tilefoundry.ir.types import Dim, TensorType, type_dim_vars
+from tilefoundry.ir.types import Dim, TensorType, substitute, type_dim_vars
 from tilefoundry.ir.types.dim import product
 from tilefoundry.ir.types.shard import Topology
 from tilefoundry.target import CudaTarget
@@ -76,7 +83,7 @@ class LowerPrims:
             inner = replace(entry, name=f"k0_{entry.name}")
             kernels = [lower_kernel(inner, levels)]
             extents = tuple(IndexValue.of(var) for var in _extents(entry))
-            launch = with_barrier(Launch(inner.name, (*entry.params, *extents)), kernels[0])
+            launch = with_own(Launch(inner.name, (*entry.params, *extents)), kernels[0])
             host = replace(entry, body=(launch,))
         metadata = {**module.metadata, PARAM_PATHS: tuple(p.name for p in entry.params)}
         functions = (*kernels, host)
@@ -141,7 +148,8 @@ class _Host:
             self.slots.append((product((stmt.size, stmt.buffer.type.dtype.itemsize)),))
             return ()
         if isinstance(stmt, Launch):
-            return (host_launch(self.name, stmt, self.kernels[stmt.callee.replace(".", "_")]),)
+            kernel = self.kernels[stmt.callee.replace(".", "_")]
+            return (self._with_memory(host_launch(self.name, stmt, kernel), kernel),)
         if isinstance(stmt, For):
             return (replace(stmt, body=self.stmts(stmt.body)),)
         if isinstance(stmt, If):
@@ -152,3 +160,19 @@ class _Host:
             f"{self.name}: a host that launches kernels allocates, loops, branches and launches; move the "
             f"{type(stmt).__name__.lower()} into a kernel"
         )
+
+    def _with_memory(self, launch: Launch, kernel: PrimFunction) -> Launch:
+        """The launch with slots of the slab for memory of the kernel's own."""
+        args = list(launch.args)
+        for i, param in enumerate(kernel.params):
+            if not is_own_memory(param):
+                continue
+            type_ = param.type
+            assert isinstance(type_, TensorType)
+            (count,) = type_.shape
+            if not isinstance(count, int):
+                count = substitute(count, extents_of(launch, kernel))
+            args[i] = Var(TensorType((), type_.dtype), f"{kernel.name}_{param.name}_{len(self.slots)}")
+            self.buffers.append((args[i], len(self.slots)))
+            self.slots.append((product((count, type_.dtype.itemsize)),))
+        return replace(launch, args=tuple(args))

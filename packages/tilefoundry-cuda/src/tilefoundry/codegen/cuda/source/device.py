@@ -10,7 +10,14 @@ from tilefoundry.codegen.cpu.emit.source import written_buffers
 from tilefoundry.codegen.cuda.source.launch_order import overlaps
 from tilefoundry.codegen.cuda.source.matmul import FETCHING, shared_symbol
 from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
-from tilefoundry.codegen.cuda.statements import Combine, Packs, TileMatmul, TileProducts, inner_statements
+from tilefoundry.codegen.cuda.statements import (
+    Combine,
+    Packs,
+    TileAttend,
+    TileMatmul,
+    TileProducts,
+    inner_statements,
+)
 from tilefoundry.codegen.cuda.tiles import TileAsync, TileMma, TileReduce, TileShared, TileSync, dtype_of
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
@@ -21,6 +28,7 @@ from tilefoundry.ir.types import DType, TensorType
 __all__ = [
     "device_source",
     "emit_kernel",
+    "meets_in_turns",
     "symbol_of",
     "takes_dynamic_shared",
     "takes_turns",
@@ -55,6 +63,8 @@ def used_features(kernels: Sequence[PrimFunction]) -> tuple[str, ...]:
                 found.add("ASYNC")
             elif isinstance(stmt, TileMma):
                 found.add("MMA")
+            elif isinstance(stmt, TileAttend):
+                found.add("ATTENTION_TILES")
             elif isinstance(stmt, (TileMatmul, TileProducts)):
                 found.add("MATMUL")
             elif isinstance(stmt, Evaluate):
@@ -123,6 +133,11 @@ def takes_dynamic_shared(function: PrimFunction) -> bool:
 def takes_turns(function: PrimFunction) -> bool:
     """Whether the blocks of a launch take the kernel's tiles in turns, so that more than are resident are no use."""
     return any(_fetches(stmt) for stmt in inner_statements(function.body))
+
+
+def meets_in_turns(function: PrimFunction) -> bool:
+    """Whether blocks take work in turns before they meet at a barrier, so that more than are resident cannot run."""
+    return any(isinstance(stmt, TileAttend) and stmt.barrier for stmt in inner_statements(function.body))
 
 
 def _resident(function: PrimFunction) -> str:

@@ -11,6 +11,7 @@ from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, attr_text,
 from tilefoundry.codegen.cuda.source.combine import REDUCE_OPS, write_combine
 from tilefoundry.codegen.cuda.source.matmul import write_matmul
 from tilefoundry.codegen.cuda.source.products import write_products
+from tilefoundry.codegen.cuda.source.tile_attention import write_attention
 from tilefoundry.codegen.cuda.source.tile_joins import JOIN_WRITERS
 from tilefoundry.codegen.cuda.source.tiles import TILE_WRITERS
 from tilefoundry.codegen.cuda.statements import (
@@ -19,6 +20,7 @@ from tilefoundry.codegen.cuda.statements import (
     Pack,
     Packs,
     RegisterArray,
+    TileAttend,
     TileMatmul,
     TileProducts,
     WidePath,
@@ -327,6 +329,9 @@ class DeviceEmitter(StatementEmitter):
     def _matmul(self, stmt: TileMatmul) -> None:
         write_matmul(self, stmt)
 
+    def _attention(self, stmt: TileAttend) -> None:
+        write_attention(self, stmt)
+
     def _products(self, stmt: TileProducts) -> None:
         write_products(self, stmt)
 
@@ -383,6 +388,7 @@ _EMITTERS: dict[type, Callable[[Any, Any], None]] = {
     RegisterArray: DeviceEmitter._array,
     Return: StatementEmitter._return,
     Store: StatementEmitter._store,
+    TileAttend: DeviceEmitter._attention,
     TileMatmul: DeviceEmitter._matmul,
     TileProducts: DeviceEmitter._products,
     While: StatementEmitter._while,

@@ -1,0 +1,177 @@
+/// \file attention_task.cuh
+/// What a tile-level attention reads, which keys a query sees, and how its rows are cut into tiles.
+#pragma once
+
+#include <tilefoundry/runtime/cuda/fault.cuh>
+#include <tilefoundry/runtime/cuda/ops/unary_tags.cuh>
+#include <tilefoundry/runtime/cuda/topology.cuh>
+#include <tilefoundry/runtime/cuda/vector.cuh>
+
+namespace tilefoundry {
+namespace ops {
+
+/// Queries, keys or values [batch, heads, length, dim] in memory, steps in elements.
+template <class T>
+struct HeadsInMemory {
+  using value_type = stdx::remove_const_t<T>;
+  static constexpr bool in_memory = true;
+  T* data;
+  index_t step[4];
+
+  __device__ T* at(int batch, int head, int row) const { return data + batch * step[0] + head * step[1] + row * step[2]; }
+  __device__ value_type load(int batch, int head, int row, int e) const { return at(batch, head, row)[e * step[3]]; }
+  /// Whether every row starts at a multiple of 16 bytes and has no gaps.
+  __device__ bool in_pieces() const {
+    bool ok = ::tilefoundry::detail::is_aligned<16>(data) && step[3] == 1;
+    CUTE_UNROLL
+    for (int d = 0; d < 3; ++d) ok = ok && step[d] * index_t(sizeof(T)) % 16 == 0;
+    return ok;
+  }
+};
+
+/// The same, computed: `function(batch, head, row, e)` gives an element of type T.
+template <class T, class Function>
+struct ComputedHeads {
+  using value_type = T;
+  static constexpr bool in_memory = false;
+  Function function;
+
+  __device__ T load(int batch, int head, int row, int e) const { return function(batch, head, row, e); }
+  __device__ bool in_pieces() const { return false; }
+};
+
+/// `ComputedHeads` of a function that is copied; any thread.
+template <class T, class Function>
+__device__ ComputedHeads<T, Function> computed_heads(Function const& function) {
+  return {function};
+}
+
+/// How many keys each batch row has: all of them, or as many as device memory says.
+struct AllKeys {
+  __device__ index_t of(int, index_t keys) const { return keys; }
+};
+template <class I>
+struct KeyCounts {
+  I* data;
+  index_t step;
+  __device__ index_t of(int batch, index_t keys) const {
+    const index_t n = static_cast<index_t>(data[batch * step]);
+    if (n < 0 || n > keys) device_fail("T.attention: kv_len is outside of [0, the number of keys]");
+    return n;
+  }
+};
+
+/// What becomes of a dot product. `softcap` 0: nothing; `window` 0: keys are seen from the first on.
+struct Scores {
+  double scale, softcap;
+  index_t window;
+  bool causal;
+};
+
+/// An attention: `Dim` of queries and keys, `Width` of values, keys in `Parts` that are joined at the end.
+template <int Dim, int Width, int Parts, class Q, class K, class V, class Counts>
+struct AttentionTask {
+  using value_type = typename Q::value_type;
+  static constexpr int dim = Dim, width = Width, parts = Parts;
+  Q q;
+  K k;
+  V v;
+  Counts counts;
+  int batch, heads, shared, queries, keys;
+  Scores scores;
+
+  /// Queries that share keys: those of a head follow each other.
+  __device__ int rows() const { return heads / shared * queries; }
+};
+
+/// `AttentionTask` of what is given; any thread.
+template <int Dim, int Width, int Parts, class Q, class K, class V, class Counts>
+__device__ AttentionTask<Dim, Width, Parts, Q, K, V, Counts> attention_task(Q const& q, K const& k, V const& v,
+                                                                           Counts const& counts, int batch, int heads,
+                                                                           int shared, int queries, int keys,
+                                                                           Scores const& scores) {
+  return {q, k, v, counts, batch, heads, shared, queries, keys, scores};
+}
+
+namespace attention_tiles_impl {
+
+namespace core = ::tilefoundry::detail;
+
+/// Keys `[from, to)`.
+struct KeyRange {
+  int from, to;
+};
+
+/// The rows that a block works on, and the keys that it meets them with.
+struct RowTile {
+  int batch, group, first, part;
+  int length;
+  KeyRange keys;
+};
+
+/// Keys that query `at` of a head sees.
+template <class Task>
+__device__ KeyRange seen_by(Task const& task, int at, int length) {
+  const index_t position = index_t(length) - task.queries + at;
+  index_t from = 0, to = length;
+  if (task.scores.causal && position + 1 < to) to = position + 1;
+  if (task.scores.window > 0 && position - task.scores.window + 1 > from) from = position - task.scores.window + 1;
+  return to > from ? KeyRange{int(from), int(to)} : KeyRange{0, 0};
+}
+
+/// All keys that some of `rows` rows from `first` on sees, as one range; empty where none sees any.
+template <class Task>
+__device__ KeyRange seen_by_some(Task const& task, int first, int rows, int length) {
+  const int last = first + rows < task.rows() ? first + rows - 1 : task.rows() - 1;
+  const bool one_head = first / task.queries == last / task.queries;
+  const KeyRange low = seen_by(task, one_head ? first % task.queries : 0, length);
+  const KeyRange high = seen_by(task, one_head ? last % task.queries : task.queries - 1, length);
+  // Later queries see later keys; those that see none come first, and the next one sees the first key.
+  return low.to == low.from ? KeyRange{0, high.to} : KeyRange{low.from, high.to};
+}
+
+/// Tile number `item`: parts follow each other, then tiles of rows, heads of keys, batch rows. A part is a run of whole
+/// key tiles, as even as they go.
+template <int Rows, int Keys, class Task>
+__device__ RowTile tile_of(Task const& task, index_t item) {
+  const int tiles = (task.rows() + Rows - 1) / Rows;
+  RowTile tile;
+  tile.part = static_cast<int>(item % Task::parts), item /= Task::parts;
+  tile.first = static_cast<int>(item % tiles) * Rows, item /= tiles;
+  tile.group = static_cast<int>(item % task.shared), tile.batch = static_cast<int>(item / task.shared);
+  tile.length = static_cast<int>(task.counts.of(tile.batch, task.keys));
+  tile.keys = seen_by_some(task, tile.first, Rows, tile.length);
+  if constexpr (Task::parts > 1) {
+    const int wanted = (tile.keys.to - tile.keys.from + Task::parts - 1) / Task::parts;
+    const int step = (wanted + Keys - 1) / Keys * Keys, end = tile.keys.to;
+    tile.keys.from += tile.part * step;
+    tile.keys.to = tile.keys.from + step < end ? tile.keys.from + step : end;
+  }
+  return tile;
+}
+
+/// A highest score as what others are measured from: 0 where nothing was seen.
+template <class Sum>
+__device__ Sum base_of(Sum top) {
+  return top == -stdx::numeric_limits<Sum>::infinity() ? Sum(0) : top;
+}
+
+/// A dot product as the power of two that its weight is.
+template <class Sum>
+struct Powered {
+  Sum factor, inner, cap;
+
+  __device__ explicit Powered(Scores const& scores) {
+    constexpr double log2_e = 1.4426950408889634;
+    cap = static_cast<Sum>(scores.softcap * log2_e);
+    factor = static_cast<Sum>(scores.scale * log2_e);
+    inner = scores.softcap != 0 ? static_cast<Sum>(scores.scale / scores.softcap) : Sum(0);
+  }
+  __device__ Sum operator()(Sum product) const {
+    return cap == Sum(0) ? product * factor : tanh_op{}(product * inner) * cap;
+  }
+};
+
+}  // namespace attention_tiles_impl
+}  // namespace ops
+}  // namespace tilefoundry

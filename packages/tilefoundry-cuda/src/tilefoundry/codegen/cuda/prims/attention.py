@@ -1,0 +1,116 @@
+"""Kernels that are one tile-level attention: one ``ops::attention`` call, whose ``out`` is the attention's body."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+from tilefoundry.codegen.cuda.authored.memory import BARRIER_TYPE
+from tilefoundry.codegen.cuda.authored.refusal import NotFollowed, PlacementWarning
+from tilefoundry.codegen.cuda.statements import TileAttend
+from tilefoundry.codegen.cuda.tiles import BARRIER
+from tilefoundry.ir.core.expr import Var
+from tilefoundry.ir.passes import Names
+from tilefoundry.ir.tir import (
+    Let,
+    MeshScope,
+    PrimFunction,
+    Prologue,
+    TileAttention,
+    TileSchedule,
+    sum_dtype,
+    walk_tir,
+)
+from tilefoundry.ir.types import Dim, DType, TensorType, ceildiv, scalar, type_dim_vars
+from tilefoundry.ir.types.dim import product
+from tilefoundry.ir.types.shard import Layout, Mesh, Topology
+
+__all__ = ["ATTENTION_THREADS", "is_attention", "lower_attention"]
+
+ATTENTION_THREADS = 128
+"""Of a block: four warps of 16 rows each where matrix instructions multiply."""
+
+_MATRIX_DIMS, _MATRIX_ROWS, _PLAIN_ROWS = 256, 64, 8
+"""Most dim that matrix instructions take, rows of a tile with them, and without: the runtime's own numbers."""
+
+_MOST_DIM = {4: 1024, 8: 512}
+"""Most dim of queries, keys and values by bytes of a sum: a tile's queries lie in shared memory."""
+
+
+def is_attention(function: PrimFunction) -> bool:
+    """True where an attention is all that the kernel does."""
+    return len(function.body) == 1 and isinstance(function.body[0], TileAttention)
+
+
+def lower_attention(function: PrimFunction) -> PrimFunction:
+    """The kernel. Keys in parts take memory for what each part gives, and a barrier at which all blocks meet.
+
+    Raises:
+        NotFollowed: a dim that only a call decides, or one beyond what a block holds.
+    """
+    (stmt,) = function.body
+    assert isinstance(stmt, TileAttention)
+    if replace(stmt.schedule, split=1) != TileSchedule():
+        message = (
+            f"{function.name}: the runtime chooses tiles and stages of T.attention itself; leave them out"
+        )
+        warnings.warn(message, PlacementWarning, stacklevel=2)
+    q, k, v = (operand.type for operand in stmt.operands)
+    assert isinstance(q, TensorType) and isinstance(k, TensorType) and isinstance(v, TensorType)
+    dim, width = (_dim(function.name, name, type_) for name, type_ in (("q", q), ("v", v)))
+    parts, names = stmt.schedule.split, Names(_taken(function, stmt))
+    partial = Var(
+        TensorType((product((*q.shape[:3], parts, width + 2)),), sum_dtype(q.dtype)), names.fresh("partial")
+    )
+    barrier = Var(BARRIER_TYPE, BARRIER)
+    tile = TileAttend(
+        stmt,
+        dim,
+        width,
+        ATTENTION_THREADS,
+        partial if parts > 1 else None,
+        barrier if parts > 1 else None,
+    )
+    levels = (Topology("cta", _blocks(q, k, dim, width, parts)), Topology("thread", ATTENTION_THREADS))
+    mesh = Mesh(levels, Layout(tuple(level.extent for level in levels)), ("b", "t"))
+    extents = dict.fromkeys(var for param in function.params for var in type_dim_vars(param.type))
+    params = (
+        *(Var(TensorType((), p.type.dtype), p.name) for p in function.params),  # type: ignore[attr-defined]  # tensors
+        *((partial, barrier) if parts > 1 else ()),
+        *(Var(scalar(DType.i64), var.name, is_const=True) for var in extents),
+    )
+    return PrimFunction(function.name, params, (MeshScope("launch", mesh, (tile,)),), 0)  # type: ignore[arg-type]  # a CUDA statement
+
+
+def _dim(name: str, operand: str, type_: TensorType) -> int:
+    dim = type_.shape[3]
+    if not isinstance(dim, int):
+        raise NotFollowed(
+            f"{name}: T.attention needs a static dim on CUDA, got {dim} of {operand}; make it a number"
+        )
+    most = _MOST_DIM[sum_dtype(type_.dtype).itemsize]
+    if not 1 <= dim <= most:
+        raise NotFollowed(
+            f"{name}: T.attention takes dims from 1 to {most} of {type_.dtype} on CUDA, got {dim} of {operand}; use "
+            "tf.attention in a @func"
+        )
+    return dim
+
+
+def _blocks(q: TensorType, k: TensorType, dim: int, width: int, parts: int) -> Dim:
+    """As many as there are tiles of rows and parts; blocks take them in turn."""
+    matrix = q.dtype in (DType.f16, DType.bf16) and all(
+        n % 16 == 0 and n <= _MATRIX_DIMS for n in (dim, width)
+    )
+    heads, shared = q.shape[1], k.shape[1]
+    per = heads // shared if isinstance(heads, int) and isinstance(shared, int) else 1
+    tiles = ceildiv(product((per, q.shape[2])), _MATRIX_ROWS if matrix else _PLAIN_ROWS)
+    blocks = product((q.shape[0], shared, tiles, parts))
+    return max(blocks, 1) if isinstance(blocks, int) else blocks
+
+
+def _taken(function: PrimFunction, stmt: TileAttention) -> set[str]:
+    taken = {param.name for param in function.params} | {var.name for var in (*stmt.indices, *stmt.sums)}
+    taken |= {var.name for param in function.params for var in type_dim_vars(param.type)}
+    taken |= {index.name for o in stmt.operands if isinstance(o, Prologue) for index in o.indices}
+    return taken | {inner.target.name for inner in walk_tir(stmt.body) if isinstance(inner, Let)} | {BARRIER}
