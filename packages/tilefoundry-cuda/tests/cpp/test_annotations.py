@@ -92,8 +92,9 @@ def test_reading_finds_functions(text: str, names: list[str]):
 # Entries that generated code calls: their comments answer all three questions. Everything else in the namespace is a
 # part for hand-written kernels, whose comments say what it does and who calls.
 OPS = {
-    "argmax", "attention", "binary", "cast", "clamp", "conv2d", "copy", "copy_async", "copy_n", "fill", "grouped_matmul",
-    "index_add", "index_copy", "insert_window", "matmul", "mma", "reduce", "rope", "select", "sync", "topk", "unary",
+    "argmax", "attention", "binary", "cast", "clamp", "conv2d", "copy", "copy_async", "copy_n", "fill",
+    "grouped_matmul", "index_add", "index_copy", "insert_window", "matmul", "mma", "reduce", "rope", "select", "sync",
+    "topk", "unary",
 }  # fmt: skip
 PARTS = {
     "advance", "attention_task", "attention_workspace_bytes", "barrier_init_fence", "bulk_load", "bulk_store",

@@ -230,7 +230,7 @@ def test_statements_beside_it_are_refused_by_name():
             y[b, h, i, d] = o
 
     with pytest.raises(
-        NotFollowed, match="both: T.attention .* shares its CUDA kernel with no other statement"
+        NotFollowed, match=r"both: T\.attention .* shares its CUDA kernel with no other statement"
     ):
         lower(both, target=H200)
 

@@ -317,8 +317,8 @@ def _refusal(stmt: TirStmt) -> str:
     if call is None:
         return f"{type(stmt).__name__} has no form in a hand-written CUDA kernel"
     return (
-        f"{call} takes all blocks of a launch and shares its CUDA kernel with no other statement; give it a @prim_func of "
-        "its own and launch that"
+        f"{call} takes all blocks of a launch and shares its CUDA kernel with no other statement; give it a @prim_func "
+        "of its own and launch that"
     )
 
 
