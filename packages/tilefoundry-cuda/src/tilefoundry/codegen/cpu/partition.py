@@ -209,23 +209,27 @@ class _Partition:
             self.home[bind.target.name] = group
 
     def _sorted(self) -> list[Group]:
-        """Depth first over what each group reads; ties in program order."""
+        """Depth first over what each group reads, without recursion as chains may be long; ties in program order."""
         out: list[Group] = []
-        done: set[int] = set()
-
-        def visit(group: Group) -> None:
-            if id(group) in done:
-                return
-            done.add(id(group))
-            for name in group.uses():
-                below = self.home.get(name)
-                if below is not None and below is not group:
-                    visit(below)
-            out.append(group)
-
-        for group in sorted(self.groups, key=lambda g: self.order[g.binds[-1].target.name]):
-            visit(group)
+        entered: set[int] = set()
+        for first in sorted(self.groups, key=lambda g: self.order[g.binds[-1].target.name]):
+            path = [(first, self._below(first))] if id(first) not in entered else []
+            entered.add(id(first))
+            while path:
+                group, below = path[-1]
+                one = next((g for g in below if id(g) not in entered), None)
+                if one is None:
+                    out.append(group)
+                    path.pop()
+                else:
+                    entered.add(id(one))
+                    path.append((one, self._below(one)))
         return out
+
+    def _below(self, group: Group) -> Iterator[Group]:
+        """The other groups that ``group`` reads."""
+        found = (self.home.get(name) for name in group.uses())
+        return (below for below in found if below is not None and below is not group)
 
 
 def _is_scalar_op(bind: Bind) -> bool:
