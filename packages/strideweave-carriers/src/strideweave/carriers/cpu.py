@@ -10,7 +10,7 @@ from . import hostmemory
 from .arguments import as_count, default_dtype
 from .base import Carrier
 from .sealed import sealed
-from .torch_storage import TorchStorage, allocate_flat, no_slots
+from .torch_storage import WHOLE_PAGES, TorchStorage, allocate_flat, no_slots, whole_pages
 
 if TYPE_CHECKING:
     import torch
@@ -75,6 +75,12 @@ class CPU(TorchStorage):
     def _allocate(self, n: int, dtype: DType, empty: bool) -> torch.Tensor:
         return allocate_flat(n, dtype, "cpu", empty) if n else no_slots(dtype)
 
+    def grow(self, n: int) -> None:
+        if n * self._dtype.itemsize >= WHOLE_PAGES:
+            self._set_part(*whole_pages(n, self._dtype), n)
+        else:
+            super().grow(n)
+
     def free_storage(self) -> None:
         if self.pinning is not None:
             self.pinning.undo()
@@ -103,6 +109,9 @@ class CPU(TorchStorage):
         self._view()[offset : offset + len(data)] = data
 
     def host_address(self) -> int | None:
+        part = self._memory
+        if part is not None:
+            return part[0].data_ptr() + part[1] * self._dtype.itemsize
         return self._flat.data_ptr()
 
     def _view(self) -> memoryview:

@@ -73,11 +73,30 @@ def refuse_strange(tensor: torch.Tensor, verb: str) -> None:
         )
 
 
+class _Part:
+    """The flat tensor of a carrier whose slots are part of some memory; afterwards the carrier has it itself."""
+
+    def __get__(self, carrier: TorchStorage, owner: type) -> torch.Tensor:
+        held, own = carrier._memory, carrier.__dict__
+        if held is not None:
+            with plain_torch():
+                part = held[0].narrow(0, held[1], carrier._count)
+            # The first of several threads decides.
+            own.setdefault("_flat", part)
+            carrier._memory = None
+        return own["_flat"]
+
+
 class TorchStorage(Carrier):
     """A carrier whose slots are the elements of one flat, contiguous torch tensor."""
 
     compute = True
     device_type = "cpu"
+    _memory: tuple[torch.Tensor, int] | None = None
+    if TYPE_CHECKING:
+        _flat: torch.Tensor
+    else:
+        _flat = _Part()
 
     def __init__(self, dtype: DType, mutable: bool, flat: torch.Tensor, shared: bool = False) -> None:
         super().__init__(dtype, mutable)
@@ -85,7 +104,15 @@ class TorchStorage(Carrier):
         self._shared = shared
 
     def _set_flat(self, flat: torch.Tensor) -> None:
-        self._flat, self._count = flat, flat.numel()
+        self._flat, self._count, self._memory = flat, flat.numel(), None
+
+    def _set_part(self, memory: torch.Tensor, start: int, count: int) -> None:
+        """Keep the slots in ``count`` elements of ``memory`` from ``start`` on.
+
+        The tensor over them alone is made when asked for, which takes as long as copying a hundred kilobytes.
+        """
+        self._memory, self._count = (memory, start), count
+        self.__dict__.pop("_flat", None)
 
     @classmethod
     def adopt(
@@ -176,13 +203,27 @@ def allocate_flat(n: int, dtype: DType, device: torch.device | str, empty: bool)
 
 
 def _fresh(n: int, dtype: DType, device: torch.device | str, empty: bool) -> torch.Tensor:
-
-    size = dtype.itemsize
-    if n * size >= WHOLE_PAGES and getattr(device, "type", device) == "cpu":
-        # In whole pages, which are shared with nothing else.
-        spare = _unaligned(n + 2 * PAGE // size, dtype, device, empty)
-        return spare.narrow(0, -spare.data_ptr() % PAGE // size, n)
+    if n * dtype.itemsize >= WHOLE_PAGES and getattr(device, "type", device) == "cpu":
+        memory, start = _whole_pages(n, dtype, device, empty)
+        return memory.narrow(0, start, n)
     return _unaligned(n, dtype, device, empty)
+
+
+def whole_pages(n: int, dtype: DType) -> tuple[torch.Tensor, int]:
+    """Uninitialised host memory, and the first of ``n`` elements in pages that are shared with nothing else."""
+    import torch
+
+    seam.enter("allocate")
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(False):
+            return _whole_pages(n, dtype, "cpu", True)
+    return _whole_pages(n, dtype, "cpu", True)
+
+
+def _whole_pages(n: int, dtype: DType, device: torch.device | str, empty: bool) -> tuple[torch.Tensor, int]:
+    size = dtype.itemsize
+    memory = _unaligned(n + 2 * PAGE // size, dtype, device, empty)
+    return memory, -memory.data_ptr() % PAGE // size
 
 
 def _unaligned(n: int, dtype: DType, device: torch.device | str, empty: bool) -> torch.Tensor:

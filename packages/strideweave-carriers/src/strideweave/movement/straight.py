@@ -149,7 +149,7 @@ class FileStraight:
         try:
             target.grow(nbytes // target._dtype.itemsize)
             seam.enter("submit")
-            address = target._flat.data_ptr()
+            address = target.host_address() or 0
             for start in range(0, nbytes, CHUNK):
                 seam.enter("copy")
                 checkpoint()
