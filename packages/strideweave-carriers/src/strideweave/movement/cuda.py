@@ -44,17 +44,22 @@ def refuse_capture() -> None:
         )
 
 
-def order_after_caller(on: Lane, device: int) -> None:
+def order_after_caller(on: Lane, device: int, after: torch.cuda.Stream | None = None) -> None:
     """Make the lane wait for what the caller's stream has queued, such as the kernel that makes the source.
+
+    ``after`` is another stream to wait for instead, which is not being captured.
 
     Raises:
         RuntimeError: that stream is being captured; the copy would become part of the graph.
     """
     import torch
 
-    refuse_capture()
-    caller = current_stream(device)
+    if after is None:
+        refuse_capture()
+    caller = current_stream(device) if after is None else after
     stream = on.clear()
+    if caller is stream:
+        return
     # Asking whether it has run dry takes a fraction of what an event between the streams takes.
     if not (driver.is_idle(caller) if driver.is_there() else caller.query()):
         queued = torch.cuda.Event()
@@ -68,18 +73,38 @@ def _device(carrier: Carrier) -> int:
     return carrier.device.index or 0
 
 
-class ToDevice(Submitted):
+class OnDevice(Submitted):
+    """What transfers that a device makes have in common."""
+
+    def submit(
+        self,
+        source: Carrier,
+        target: Carrier,
+        runs: Sequence[Run],
+        priority: int = DEMAND,
+        after: torch.cuda.Stream | None = None,
+    ) -> Completion[None]:
+        """See ``Transfer.submit``; with ``after`` the copies wait for that stream, not for the caller's."""
+        raise NotImplementedError  # abstract: each direction submits in its own way
+
+
+class ToDevice(OnDevice):
     """From a carrier that the host reads to a CUDA carrier."""
 
     def submit(
-        self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
+        self,
+        source: Carrier,
+        target: Carrier,
+        runs: Sequence[Run],
+        priority: int = DEMAND,
+        after: torch.cuda.Stream | None = None,
     ) -> Completion[None]:
-        """See ``Transfer.submit``."""
+        """See ``OnDevice.submit``."""
         if not better_gathered(runs):
             straight = _straight(source, runs, 0)
             if straight is not None:
-                return _pinned(source, target, straight, _device(target), "h2d", priority)
-        on = _begin(_device(target), "h2d", priority)
+                return _pinned(source, target, straight, _device(target), "h2d", priority, after)
+        on = _begin(_device(target), "h2d", priority, after)
         return _on_worker(lambda: _to_device(source, target, tuple(runs), on), on, (source, target), priority)
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
@@ -94,17 +119,22 @@ class ToDevice(Submitted):
                 on.stream.synchronize()
 
 
-class FromDevice(Submitted):
+class FromDevice(OnDevice):
     """From a CUDA carrier to a carrier that the host writes."""
 
     def submit(
-        self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
+        self,
+        source: Carrier,
+        target: Carrier,
+        runs: Sequence[Run],
+        priority: int = DEMAND,
+        after: torch.cuda.Stream | None = None,
     ) -> Completion[None]:
-        """See ``Transfer.submit``."""
+        """See ``OnDevice.submit``."""
         straight = _straight(target, runs, 1)
         if straight is not None:
-            return _pinned(source, target, straight, _device(source), "d2h", priority)
-        on = _begin(_device(source), "d2h", priority)
+            return _pinned(source, target, straight, _device(source), "d2h", priority, after)
+        on = _begin(_device(source), "d2h", priority, after)
         return _on_worker(
             lambda: _from_device(source, target, tuple(runs), on), on, (source, target), priority
         )
@@ -159,37 +189,50 @@ def _from_device(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane
     drain(source, target, runs, on)
 
 
-class BetweenDevices(Submitted):
+class BetweenDevices(OnDevice):
     """Within a CUDA device or from one to another."""
 
     def submit(
-        self, source: Carrier, target: Carrier, runs: Sequence[Run], priority: int = DEMAND
+        self,
+        source: Carrier,
+        target: Carrier,
+        runs: Sequence[Run],
+        priority: int = DEMAND,
+        after: torch.cuda.Stream | None = None,
     ) -> Completion[None]:
-        """See ``Transfer.submit``."""
-        return _pinned(source, target, runs, _device(target), "d2d", DEMAND)
+        """See ``OnDevice.submit``."""
+        return _pinned(source, target, runs, _device(target), "d2d", DEMAND, after)
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         """See ``Transfer.perform``."""
         _block(source, target, runs, _device(target))
 
 
-def _begin(device: int, direction: str, priority: int = DEMAND) -> Lane:
+def _begin(
+    device: int, direction: str, priority: int = DEMAND, after: torch.cuda.Stream | None = None
+) -> Lane:
     seam.enter("submit")
     with beside_captures():
         on = lane(device, direction, priority)
-        order_after_caller(on, device)
+        order_after_caller(on, device, after)
     return on
 
 
 def _pinned(
-    source: Carrier, target: Carrier, runs: Sequence[Run], device: int, direction: str, priority: int
+    source: Carrier,
+    target: Carrier,
+    runs: Sequence[Run],
+    device: int,
+    direction: str,
+    priority: int,
+    after: torch.cuda.Stream | None,
 ) -> Completion[None]:
     """Copies that the device makes by itself, queued on its lane."""
     completion: Completion[None] = Completion()
     seam.enter("submit")
     with beside_captures():
         on = lane(device, direction, priority)
-        order_after_caller(on, device)
+        order_after_caller(on, device, after)
         if direction == "d2d" and _device(source) != device:
             order_after_caller(on, _device(source))
         keep = _enqueue(source, target, runs if priority == DEMAND else _interruptible(runs), on)
@@ -240,10 +283,9 @@ def _copy_by_driver(
     source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane
 ) -> tuple[torch.Tensor, torch.Tensor]:
     origin, goal = device_bytes(source), device_bytes(target)
-    origin_at, goal_at = origin.data_ptr(), goal.data_ptr()
-    for run in runs:
+    for _ in runs:
         seam.enter("copy")
-        driver.copy(goal_at + run.target, origin_at + run.source, run.nbytes, on.stream)
+    driver.copy_runs(goal.data_ptr(), origin.data_ptr(), runs, on.stream)
     return origin, goal
 
 

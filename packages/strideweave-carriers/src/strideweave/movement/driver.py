@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from array import array
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .. import forks
+from .captures import beside_captures
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +25,12 @@ NOT_READY = 600
 
 NO_TIMING = 2
 """The driver's flag for events that are cheap to record."""
+
+
+BATCH = 4
+"""Fewer copies than this are queued one by one."""
+
+Batch = Callable[[int, int, int, int, int], int]
 
 
 class _Calls:
@@ -41,6 +50,46 @@ class _Calls:
         self.wait_event.argtypes = handle, handle, ctypes.c_uint
         for call in (self.stream_query, self.stream_synchronize, self.event_query, self.event_synchronize):
             call.argtypes = (handle,)
+        self.copy_batch = _batched(library)
+
+
+class _Attributes(ctypes.Structure):
+    """How the copies of a batch are made: each reads its source when the stream comes to it."""
+
+    _fields_ = (
+        ("order", ctypes.c_int),
+        ("hints", ctypes.c_int * 4),
+        ("flags", ctypes.c_uint),
+    )
+
+
+IN_STREAM_ORDER = 1
+"""The driver's word for sources that are read when the stream comes to the copy."""
+
+
+def _batched(library: ctypes.CDLL) -> Batch | None:
+    """The call for several copies, of targets, sources, sizes, count and stream; None where the driver has none.
+
+    It came with CUDA 12.8; CUDA 13 has it without the argument that names the copy at fault.
+    """
+    attributes, first, at_fault = _Attributes(order=IN_STREAM_ORDER), ctypes.c_size_t(0), ctypes.c_size_t(0)
+    rest = (ctypes.byref(attributes), ctypes.byref(first), 1)
+    # One set of attributes, from the first copy on.
+    kinds = [ctypes.c_void_p] * 3 + [ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    now = getattr(library, "cuMemcpyBatchAsync_v2", None)
+    if now is not None:
+        now.argtypes = (*kinds, ctypes.c_void_p)
+        return lambda targets, sources, sizes, count, stream: now(
+            targets, sources, sizes, count, *rest, stream
+        )
+    before = getattr(library, "cuMemcpyBatchAsync", None)
+    if before is None:
+        return None
+    before.argtypes = (*kinds, ctypes.c_void_p, ctypes.c_void_p)
+    last = ctypes.byref(at_fault)
+    return lambda targets, sources, sizes, count, stream: before(
+        targets, sources, sizes, count, *rest, last, stream
+    )
 
 
 @cache
@@ -62,7 +111,8 @@ _bound = threading.local()
 def _bind(stream: torch.cuda.Stream) -> None:
     if getattr(_bound, "generation", None) != forks.generation:
         # Any call of the runtime makes the context this thread's.
-        stream.query()
+        with beside_captures():
+            stream.query()
         _bound.generation = forks.generation
 
 
@@ -104,6 +154,37 @@ def copy(target: int, source: int, nbytes: int, stream: torch.cuda.Stream) -> No
     status = _calls().copy(target, source, nbytes, stream.cuda_stream)  # type: ignore[union-attr] # the caller has asked
     if status:
         _check(status, f"copy of {nbytes} bytes")
+
+
+def copy_runs(
+    target: int, source: int, runs: Sequence[tuple[int, int, int]], stream: torch.cuda.Stream
+) -> None:
+    """Queue a copy on ``stream`` for each of ``runs``: byte of the source, byte of the target, length.
+
+    ``target`` and ``source`` are addresses as for ``copy``. No order among the runs, which the driver gets in one call
+    where it takes several: copies then follow one another without the gaps between single ones.
+
+    Raises:
+        RuntimeError: the driver refuses; some of the runs may have been queued.
+    """
+    calls = _calls()
+    if len(runs) < BATCH or calls.copy_batch is None:  # type: ignore[union-attr] # the caller has asked
+        for at, to, nbytes in runs:
+            copy(target + to, source + at, nbytes, stream)
+        return
+    _bind(stream)
+    sources = array("Q", [source + at for at, _, _ in runs])
+    targets = array("Q", [target + to for _, to, _ in runs])
+    sizes = array("Q", [nbytes for _, _, nbytes in runs])
+    status = calls.copy_batch(  # type: ignore[union-attr,misc] # as above
+        targets.buffer_info()[0],
+        sources.buffer_info()[0],
+        sizes.buffer_info()[0],
+        len(runs),
+        stream.cuda_stream,
+    )
+    if status:
+        _check(status, f"copy of {len(runs)} runs")
 
 
 def is_idle(stream: torch.cuda.Stream) -> bool:

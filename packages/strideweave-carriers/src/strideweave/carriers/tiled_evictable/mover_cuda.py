@@ -14,12 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ... import seam
+from ...movement import driver
 from ...movement.captures import beside_captures
 from ...movement.completion import Completion
+from ...movement.cuda import OnDevice
 from ...movement.cuda_lanes import Lane, Marks, current_stream, lane, queued_on
 from ...movement.pool import BACKGROUND, DEMAND
 from ...movement.reaper import Reaper
-from ...movement.transfer import transfer_for
+from ...movement.transfer import Run, Transfer, transfer_for
 from ..base import Carrier
 from ..cpu import CPU
 from ..cuda import CUDA
@@ -41,22 +43,27 @@ class Prepared:
     mark more work than needed, never less. ``thread`` is None once that submission has ended.
     """
 
-    __slots__ = ("_event", "_lock", "stream", "thread")
+    __slots__ = ("_event", "_idle", "_lock", "stream", "thread")
 
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
         self.thread: int | None = threading.get_ident()
         self.stream = stream
         self._event: Any = None
+        self._idle = False
         self._lock = threading.Lock()
 
     @property
     def event(self) -> Any:
-        """The event, recorded once; None while a graph is being captured."""
+        """The event, recorded once; None where nothing is left to wait for, or while a graph is being captured."""
         if self.stream is None:
             return None
         with self._lock:
-            if self._event is None:
-                self._event = self.stream.record_event()
+            if self._event is None and not self._idle:
+                # Asking takes a fraction of what an event takes, and what has run need not be waited for.
+                with beside_captures():
+                    self._idle = driver.is_there() and driver.is_idle(self.stream)
+                if not self._idle:
+                    self._event = self.stream.record_event()
             return self._event
 
 
@@ -160,8 +167,9 @@ class CudaMover:
                 event = prepared.event if prepared is not None else None
                 if event is not None:
                     on.wait_event(event)
-                with beside_captures(), queued_on(on):
-                    part = transfer.submit(source, target, runs, BACKGROUND if background else DEMAND)
+                part = self._submitted(
+                    transfer, source, target, runs, BACKGROUND if background else DEMAND, on
+                )
                 # A commit or a gather follows.
                 part.hurry()
                 parts.append(part)
@@ -171,6 +179,23 @@ class CudaMover:
                 parts.append(failed(error))
                 break
         return parts
+
+    def _submitted(
+        self,
+        transfer: Transfer,
+        source: Carrier,
+        target: Carrier,
+        runs: list[Run],
+        priority: int,
+        on: torch.cuda.Stream,
+    ) -> Completion[None]:
+        """Submit after what ``on`` has queued; the stream of the calling thread has no part in it."""
+        import torch
+
+        if isinstance(transfer, OnDevice) and torch.cuda.current_device() == self.device:
+            return transfer.submit(source, target, runs, priority, on)
+        with beside_captures(), queued_on(on):
+            return transfer.submit(source, target, runs, priority)
 
     def guarded_copy(self, moves: Sequence[Move], background: bool = False) -> list[Completion[None]]:
         """See ``HostMover.guarded_copy``."""
