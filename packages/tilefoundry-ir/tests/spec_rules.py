@@ -139,6 +139,7 @@ RULES = {
     "passes.unroll": "Short loops are written out.",
     "verbs.stages": "compile is lower, emit, link, load; lower carries the target.",
     "verbs.print-after": "lower shows every stage on request.",
+    "verbs.refusals": "A refusal is shown by its message, without the frames of the pass that found it.",
     "verbs.no-compiler": "Without a compiler wheel the verbs name the wheel to install.",
     "jit.input": "Raw Python functions are a TypeError that says to decorate.",
     "jit.target": "A target is a name or a record; a conflict with the declared one names both.",

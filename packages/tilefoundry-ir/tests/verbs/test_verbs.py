@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -124,6 +125,32 @@ def test_a_pass_that_does_not_run_is_refused(backend):
         ValueError, match=r"no pass is called Fuse; this target runs InlineCalls, RemoveDeadCode"
     ):
         lower(f, target="cpu", print_after=("Fuse",))
+
+
+@pytest.mark.spec("verbs.refusals")
+def test_a_refusal_is_shown_without_the_frames_that_found_it(monkeypatch):
+    """Oracle: the traceback as it is printed. What is no refusal keeps its frames."""
+    problem: list[Exception] = [LoweringError("f: no such thing; write another")]
+
+    def deep(depth: int) -> None:
+        if depth:
+            deep(depth - 1)
+        try:
+            raise KeyError("internal")
+        except KeyError as error:
+            raise problem[0] from error
+
+    monkeypatch.setattr(ToPrim, "run", lambda self, module: deep(20))
+    for verb in (lower, compile, jit):
+        with pytest.raises(LoweringError) as caught:
+            verb(f, target="cpu")
+        lines = "".join(traceback.format_exception(caught.value)).splitlines()
+        assert lines[-1].endswith("LoweringError: f: no such thing; write another")
+        assert len(lines) < 20 and not any("in deep" in line or "internal" in line for line in lines)
+    problem[0] = RuntimeError("a fault of a pass")
+    with pytest.raises(RuntimeError) as caught:
+        jit(f, target="cpu")
+    assert "in deep" in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.spec("verbs.no-compiler")

@@ -10,6 +10,7 @@ from tilefoundry.ir.hir.function import Function
 from tilefoundry.target import CompilerOptions, Target
 from tilefoundry.verbs.backends import backend_for
 from tilefoundry.verbs.lowering import lower
+from tilefoundry.verbs.refusing import refusing_briefly
 
 __all__ = ["build", "compile", "compile_once"]
 
@@ -44,7 +45,7 @@ def compile(mod: Any, *, target: Target | str | None = None, options: CompilerOp
     Args, Raises: as for ``lower``.
     """
     options = options or CompilerOptions()
-    return build(lower(mod, target=target, options=options), options=options)
+    return refusing_briefly(lambda: build(lower(mod, target=target, options=options), options=options))
 
 
 def compile_once(module: Module, program: str, target: Target, options: CompilerOptions) -> Any:

@@ -11,6 +11,7 @@ from tilefoundry.ir.core.module import Module
 from tilefoundry.target import CompilerOptions, Target
 from tilefoundry.verbs.building import compile_once
 from tilefoundry.verbs.lowering import as_module, resolved_target
+from tilefoundry.verbs.refusing import refusing_briefly
 
 __all__ = ["jit"]
 
@@ -61,7 +62,9 @@ class _Jit:
         options = options or _DEFAULT_OPTIONS
         key = _key(module, resolved, options)
         found = self._done.get(key)
-        return found if found is not None else self._compiled(key, module, resolved, options)
+        if found is not None:
+            return found
+        return refusing_briefly(lambda: self._compiled(key, module, resolved, options))
 
     def cache_clear(self) -> None:
         """Forget every compiled module of this process; the disk cache stays."""

@@ -12,6 +12,7 @@ from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.target import CompilerOptions, Target
 from tilefoundry.verbs.backends import backend_for, choose_target
 from tilefoundry.verbs.printing import printing
+from tilefoundry.verbs.refusing import refusing_briefly
 
 __all__ = ["as_module", "lower", "resolved_target"]
 
@@ -70,7 +71,8 @@ def lower(
     module.entry_function()
     resolved = resolved_target(module, target, "cuda")
     passes = backend_for(resolved).pipeline(resolved, options or CompilerOptions())
-    lowered = Pipeline(passes).run(module, printing(passes, print_after))
+    shown = printing(passes, print_after)
+    lowered = refusing_briefly(lambda: Pipeline(passes).run(module, shown))
     return Module(
         lowered.name,
         lowered.functions,
