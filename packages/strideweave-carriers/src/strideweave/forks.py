@@ -20,12 +20,13 @@ class Renewed(Protocol):
 
 
 _live: set[weakref.ref[Renewed]] = set()
+_forget = _live.discard
 
 
 def renew(thing: Renewed) -> None:
     """Have ``thing.renew_in_child()`` called in forked children for as long as it lives."""
     # Not a WeakSet: one of these is added per carrier, and a dead one is discarded without a lock.
-    _live.add(weakref.ref(thing, _live.discard))
+    _live.add(weakref.ref(thing, _forget))
 
 
 def left_locked(lock: threading.Lock | threading.RLock) -> bool:  # type: ignore[valid-type] # RLock is a factory before 3.13
