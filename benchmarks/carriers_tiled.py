@@ -15,11 +15,11 @@ import os
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 
 import torch
+from carriers_calls import missing_calls, resident_calls
 from carriers_rows import COLUMNS, EXPERTS, ROWS, Row, choose, in_turns, on_device, tiles, timed, weights
 
 import strideweave as sw
@@ -60,39 +60,6 @@ def file_promotion() -> list[Row]:
         os.close(fd)
     size = count * nbytes / 1e9
     return [Row("file to host, 64 tiles of 4 MiB", size / mine, size / theirs, "GB/s", 0.9, True)]
-
-
-def overhead() -> list[Row]:
-    """Python on the calling thread of a request whose tiles are all resident; few and many tiles in turns."""
-    primary = sw.CUDA(EXPERTS * 64) if torch.cuda.is_available() else sw.CPU(EXPERTS * 64)
-    carrier = TiledEvictable(primary, sw.CPU(0), (EXPERTS, 1, 1), (1, 8, 8))
-    tensor = carrier.full_tensor()
-    chosen = {
-        count: [choose([(i * 7 + k * 13) % EXPERTS for i in range(count)]) for k in range(40)]
-        for count in (8, 32)
-    }
-    spent: dict[int, list[float]] = {count: [] for count in chosen}
-    for turn in range(30):
-        for count, selections in chosen.items():
-            for selection in selections:
-                begun = time.perf_counter()
-                handle = carrier.project(tensor, selection, order="tile")
-                took = time.perf_counter() - begun
-                handle.wait()
-                # The first turns fill caches, of torch and of the carrier.
-                if turn >= 10:
-                    spent[count].append(took)
-    return [
-        Row(
-            f"project() on the calling thread, {count} resident tiles",
-            statistics.median(times) * 1e6,
-            50,
-            "us",
-            1.0,
-            False,
-        )
-        for count, times in spent.items()
-    ]
 
 
 # --- device ----------------------------------------------------------------------------------------------
@@ -289,7 +256,8 @@ def _resident_bytes() -> int:
 
 SECTIONS: dict[str, tuple[Callable[[], list[Row]], bool]] = {
     "file": (file_promotion, False),
-    "overhead": (overhead, False),
+    "overhead": (resident_calls, False),
+    "missing": (missing_calls, True),
     "memory": (memory, True),
     "promotion": (promotion, True),
     "pageable": (pageable, True),
