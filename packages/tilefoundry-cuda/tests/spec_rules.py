@@ -25,6 +25,7 @@ RULES = {
     "placement.text": "A placed program prints as source that, read back, is compiled to the same code, byte for byte.",
     "placement.layouts": "A placed kernel's text says which instance holds what where the schedule's spread is exact; "
     "edited layouts are the code.",
+    "placement.statements": "A kernel of a placed program may be a @prim_func of its signature, on both targets.",
     "placement.open-scopes": "A kernel's mesh is its launch, chosen or written; one that does not fit is refused with "
     "one that does.",
     "workspace.one": "A call takes at most one workspace, whose places are shared by what is not needed at once.",

@@ -133,7 +133,8 @@ def _facts(entry: Function | Variant, kind: str, own: frozenset[str]) -> Iterato
         flops = sum((_flops(b) for b in binds), start=0)
         balance = (_PRODUCTS_PER_BYTE if "matmul" in ops else _SCALAR_PER_BYTE)[kind]
         unfused = tuple(_unfused(function, bind, calls, own))
-        meshes = tuple(s.mesh for s in call.callee.stmts() if isinstance(s, MeshScope))
+        scopes = call.callee.stmts() if isinstance(call.callee, Function) else ()
+        meshes = tuple(s.mesh for s in scopes if isinstance(s, MeshScope))
         yield KernelFacts(call.callee.name, ops, reads, _bytes(call.type), flops, unfused, balance, meshes)
 
 
@@ -158,8 +159,10 @@ def _authored(placed: Module, module: Module) -> Iterator[KernelFacts]:
         yield KernelFacts(kernel.name, lines, reads, writes, share, (), _SCALAR_PER_BYTE["cuda"])
 
 
-def _computed(kernel: Function) -> list[Bind]:
-    """The statements that compute; moving a value between memories does not."""
+def _computed(kernel: Function | PrimFunction) -> list[Bind]:
+    """The ops that compute; moving a value between memories does not, and statements are not counted."""
+    if isinstance(kernel, PrimFunction):
+        return []
     return [stmt for stmt in kernel.stmts() if isinstance(stmt, Bind) and not _moves(stmt)]
 
 
@@ -222,7 +225,9 @@ def _aliases(entry: Function, name: str) -> set[str]:
 _WHOLE = frozenset(WHOLE_OPS) | frozenset(CUDA_WHOLE_OPS)
 
 
-def _reason(above: Function, below: Function) -> str:
+def _reason(above: Function | PrimFunction, below: Function | PrimFunction) -> str:
+    if isinstance(above, PrimFunction) or isinstance(below, PrimFunction):
+        return "its statements are a kernel as they stand"
     upper, lower = _computed(above), _computed(below)
     for binds in (upper, lower):
         whole = next(

@@ -68,7 +68,11 @@ def call_python(
 ) -> Any:
     """Run Python code on what is known while the program is read; DslError where a tensor would reach it."""
     if isinstance(callee, PrimFunction):
-        raise ctx.error(node, f"{callee.name} is a @prim_func; only a @prim_func launches it")
+        raise ctx.error(
+            node,
+            f"{callee.name} is a @prim_func without levels of its own, which a @prim_func launches; to call it from a "
+            "tensor program, declare them in the same class: @prim_func(topologies=...)",
+        )
     if is_value(callee) or not callable(callee):
         raise ctx.error(node.func, f"{describe(callee)} cannot be called")
     if callee in _CONTAINER_CALLS:

@@ -11,7 +11,7 @@ from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.tir.function import PrimFunction
 
-__all__ = ["ChildRef", "FunctionRef", "child_of", "entry_of", "require_func"]
+__all__ = ["ChildRef", "FunctionRef", "callee_of", "child_of", "entry_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,15 @@ def entry_of(ctx: BodyContext, base: Module | ChildRef) -> FunctionRef:
     return FunctionRef(ref.module.lookup(name), (*ref.path, name))
 
 
-def require_func(ref: FunctionRef) -> Function:
-    """The function behind ``ref``; TypeError for a ``@prim_func``, which a tensor program cannot call."""
-    if not isinstance(ref.function, Function):
-        raise TypeError(f"{'.'.join(ref.path)} is a @prim_func; a @func body cannot call it")
-    return ref.function
+def callee_of(ref: FunctionRef) -> Function | PrimFunction:
+    """The function behind ``ref``; TypeError for a ``@prim_func`` whose call would have no value."""
+    function = ref.function
+    if isinstance(function, PrimFunction) and not function.output_count:
+        raise TypeError(
+            f"{'.'.join(ref.path)} is a @prim_func that stores to none of its parameters, so that a call has no value; "
+            "store to its last ones"
+        )
+    return function
 
 
 def _placed(ctx: BodyContext, module: Module) -> ChildRef:

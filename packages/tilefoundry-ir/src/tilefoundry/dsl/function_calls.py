@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilefoundry.dsl.children import FunctionRef, require_func
+from tilefoundry.dsl.children import FunctionRef, callee_of
 from tilefoundry.dsl.context import BodyContext, describe, is_value
 from tilefoundry.dsl.literals import constant, is_number
 from tilefoundry.ir.core.expr import Atom, FunctionCall, Var
+from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.types import (
     Dim,
     DimExpr,
@@ -36,14 +37,16 @@ def call_function(
     kwargs: Mapping[str, Any],
     hint: str | None,
 ) -> Var:
-    """Append a call: of a sibling with all its parameters, of a child's function with its activations.
+    """Append a call: of a sibling with all its parameters, of a child's function with its activations, of statements
+    with what they read.
 
     Raises DslError at ``node`` for a wrong count, dtype or extent.
     """
     label = ".".join(ref.path)
     with ctx.pointing_at(node):
-        function = require_func(ref)
-        params = function.activations if len(ref.path) > 1 else function.params
+        function = callee_of(ref)
+        own = len(ref.path) > 1 or isinstance(function, PrimFunction)
+        params = function.activations if own else function.params
         hides = len(ref.path) > 1 and bool(function.constants)
         given = _assign(label, params, args, kwargs, hides)
         atoms = tuple(_atom(label, param, value) for param, value in zip(params, given, strict=True))

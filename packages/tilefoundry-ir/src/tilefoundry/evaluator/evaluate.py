@@ -16,6 +16,7 @@ from tilefoundry.ir.core.expr import tensor_type
 from tilefoundry.ir.errors import EvaluationError
 from tilefoundry.ir.hir.conversion import convert
 from tilefoundry.ir.hir.function import Function
+from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.types import DType, TupleType
 
 # torch is imported where it is first needed: importing the evaluator must not load it.
@@ -160,6 +161,11 @@ def _run_op(step: OpStep, values: list[Any], ctx: EvalContext) -> None:
 
 def _run_call(step: CallStep, values: list[Any], ctx: EvalContext) -> None:
     call = step.call
+    if isinstance(call.callee, PrimFunction):
+        raise EvaluationError(
+            f"{'.'.join(call.path)} is a @prim_func: its statements are compiled, not evaluated; evaluate the program "
+            "with the @func that it stands for"
+        )
     args = tuple(values[slot] for slot in step.args)
     if not call.enters_child:
         values[step.target] = _run_function(call.callee, args, ctx.constants, ctx.device)

@@ -16,9 +16,11 @@ from tilefoundry.codegen.cpu.host_steps import (
 )
 from tilefoundry.codegen.cpu.inplace import INPLACE, inplace_pairs, touched
 from tilefoundry.codegen.cpu.orders import atoms_of, wanted_orders
+from tilefoundry.codegen.cpu.prims import lower_statements
 from tilefoundry.codegen.cpu.schedule import KernelSpec, schedule
 from tilefoundry.codegen.cpu.schedule.whole import DENSE_OPERANDS
 from tilefoundry.codegen.cpu.slab import Lifetime, plan_slots
+from tilefoundry.codegen.cpu.statement_kernels import StatementSpec
 from tilefoundry.codegen.cpu.views import View, contiguous_strides, split_view
 from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, Constant, For, FunctionCall, Stmt, Var
 from tilefoundry.ir.core.module import Module
@@ -41,9 +43,11 @@ class Bufferise:
 
     Attributes:
         schedule: gives a kernel its loops.
+        statements: gives a kernel of statements what the target adds to its parameters.
     """
 
     schedule: Callable[[KernelSpec], PrimFunction] = schedule
+    statements: Callable[[PrimFunction], PrimFunction] = lower_statements
 
     def run(self, module: Module) -> Module:
         """``module`` with explicit memory."""
@@ -54,7 +58,7 @@ class Bufferise:
         _check_dims(module, entry)
         names = Names([*(p.name for p in params), *(v.name for v in _all_dims(entry))])
         kernels: list[PrimFunction] = []
-        body, inplace = _entry_body(entry, outputs, names, kernels, self.schedule)
+        body, inplace = _entry_body(entry, outputs, names, kernels, self)
         host = PrimFunction(entry.name, params, body, len(outputs))
         paths = module.metadata.get(PARAM_PATHS, tuple(p.name for p in entry.params))
         metadata = {
@@ -97,16 +101,16 @@ def _entry_body(
     outputs: tuple[Var, ...],
     names: Names,
     kernels: list[PrimFunction],
-    scheduler: Callable[[KernelSpec], PrimFunction],
+    lowers: Bufferise,
 ) -> tuple[tuple[TirStmt, ...], tuple[tuple[int, int], ...]]:
     """The host's statements, and the (output, input) pairs that hold whichever variant runs."""
     if entry.body is not None:
-        host = _Host(entry, outputs, names, kernels, scheduler)
+        host = _Host(entry, outputs, names, kernels, lowers)
         return host.lower(entry.body), host.inplace
     alternatives = []
     pairs: list[tuple[tuple[int, int], ...]] = []
     for variant in entry.variants:
-        body, inplace = _entry_body(variant.function, outputs, names, kernels, scheduler)
+        body, inplace = _entry_body(variant.function, outputs, names, kernels, lowers)
         alternatives.append((variant.pattern, body))
         pairs.append(inplace)
     subject = entry.variants[0].pattern.name
@@ -122,7 +126,7 @@ class _Host:
     outputs: tuple[Var, ...]
     names: Names
     kernels: list[PrimFunction]
-    scheduler: Callable[[KernelSpec], PrimFunction]
+    lowers: Bufferise
     views: dict[str, View | tuple[View, ...]] = field(default_factory=dict)
     sizes: dict[str, Dim] = field(default_factory=dict)
     dtypes: dict[str, DType] = field(default_factory=dict)
@@ -222,12 +226,29 @@ class _Host:
             self.views[bind.target.name] = self._view(bind.target.name, bind.value)
 
     def _launch(self, bind: Bind, call: FunctionCall) -> None:
+        if isinstance(call.callee, PrimFunction):
+            self._launch_statements(bind.target.name, call, call.callee)
+            return
         inputs = tuple(self._argument(call.callee, i, arg) for i, arg in enumerate(call.args))
         types = call.type.elements if isinstance(call.type, TupleType) else (call.type,)
         names = [bind.target.name] if len(types) == 1 else self._result_names(call, len(types))
         outs = tuple(self._fresh(name, t) for name, t in zip(names, types, strict=True))  # type: ignore[arg-type]  # kernels give tensors
         self.views[bind.target.name] = outs[0] if len(outs) == 1 else outs
         self.steps.append(KernelSpec(call.callee, inputs, outs))
+
+    def _launch_statements(self, name: str, call: FunctionCall, callee: PrimFunction) -> None:
+        """Statements read and write dense memory."""
+        inputs = tuple(map(self._dense, call.args))
+        types = call.type.elements if isinstance(call.type, TupleType) else (call.type,)
+        self.perms.pop(name, None)
+        names = [name] if len(types) == 1 else [f"{name}_{param.name}" for param in callee.outputs]
+        outs = tuple(self._fresh(one, t) for one, t in zip(names, types, strict=True))  # type: ignore[arg-type]  # tensors
+        self.views[name] = outs[0] if len(outs) == 1 else outs
+        self.steps.append(StatementSpec(callee, inputs, outs))
+
+    def _dense(self, atom: Atom) -> View:
+        view = self._operand(atom)
+        return view if view.is_dense else self._copied(f"{view.buffer}_packed", view)
 
     def _argument(self, callee: Function, position: int, atom: Atom) -> View:
         view = self._operand(atom)
@@ -358,6 +379,10 @@ class _Host:
     def _statement(self, step: Step) -> TirStmt:
         if isinstance(step, LoopSteps):
             return step.statement(tuple(map(self._statement, step.steps)))
+        if isinstance(step, StatementSpec):
+            kernel = self.lowers.statements(step.function)
+            self.kernels.append(kernel)
+            return step.launch(kernel)
         return self._emit(step) if isinstance(step, KernelSpec) else step
 
     def _slab(self, steps: list[Step], homes: dict[str, str]) -> Slab:
@@ -375,7 +400,7 @@ class _Host:
         )
 
     def _emit(self, spec: KernelSpec) -> Launch:
-        kernel = self.scheduler(spec)
+        kernel = self.lowers.schedule(spec)
         self.kernels.append(kernel)
         dims = set(spec.dims())
         args = tuple(IndexValue.of(_dim(p)) if p.name in dims else p for p in kernel.params)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Union
 
 from tilefoundry.codegen.cpu.schedule import KernelSpec
+from tilefoundry.codegen.cpu.statement_kernels import StatementSpec
+from tilefoundry.codegen.cpu.views import View
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.tir import Abort, Apply, For, IndexValue, Let, Load, TirStmt
 from tilefoundry.ir.types import Dim, DType, scalar
@@ -29,7 +31,7 @@ class LoopSteps:
         return For(self.index, self.start, self.stop, body, "serial", self.step)
 
 
-Step = Union[KernelSpec, TirStmt, LoopSteps]
+Step = Union[KernelSpec, StatementSpec, TirStmt, LoopSteps]
 
 
 def kernels_of(step: Step) -> Iterator[Step]:
@@ -71,14 +73,16 @@ def window_check(start: Var, extent: Dim, size: Dim, stride: int) -> Abort:
 def renamed(step: Step, homes: dict[str, str]) -> Step:
     """The step with its buffers called as ``homes`` says; a loop is taken apart before."""
     if isinstance(step, KernelSpec):
-        return KernelSpec(
-            step.function,
-            tuple(replace(v, buffer=homes.get(v.buffer, v.buffer)) for v in step.inputs),
-            tuple(replace(v, buffer=homes.get(v.buffer, v.buffer)) for v in step.outputs),
-        )
+        return replace(step, inputs=_renamed(step.inputs, homes), outputs=_renamed(step.outputs, homes))
+    if isinstance(step, StatementSpec):
+        return replace(step, inputs=_renamed(step.inputs, homes), outputs=_renamed(step.outputs, homes))
     if isinstance(step, Let) and isinstance(step.value, Load):
         buffer = step.value.buffer
         return Let(
             step.target, Load.of(Var(buffer.type, homes.get(buffer.name, buffer.name)), step.value.index)
         )
     return step
+
+
+def _renamed(views: tuple[View, ...], homes: dict[str, str]) -> tuple[View, ...]:
+    return tuple(replace(view, buffer=homes.get(view.buffer, view.buffer)) for view in views)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tilefoundry.codegen.cpu.host_steps import LoopSteps, Step, kernels_of
 from tilefoundry.codegen.cpu.schedule import KernelSpec
 from tilefoundry.codegen.cpu.schedule.whole import inputs_of
+from tilefoundry.codegen.cpu.statement_kernels import StatementSpec
 from tilefoundry.ir.core.expr import Bind, Call, Var
 from tilefoundry.ir.tir import Let, Load
 from tilefoundry.ir.types import TensorType
@@ -43,7 +44,7 @@ def touched(step: Step) -> list[str]:
     """Buffers that a step of the host reads or writes."""
     if isinstance(step, LoopSteps):
         return list(dict.fromkeys(buffer for inner in kernels_of(step) for buffer in touched(inner)))
-    if isinstance(step, KernelSpec):
+    if isinstance(step, (KernelSpec, StatementSpec)):
         return [view.buffer for view in (*step.inputs, *step.outputs)]
     if isinstance(step, Let) and isinstance(step.value, Load):
         return [step.value.buffer.name]
@@ -52,7 +53,8 @@ def touched(step: Step) -> list[str]:
 
 def _writes(step: Step, buffer: str) -> bool:
     return any(
-        isinstance(inner, KernelSpec) and any(view.buffer == buffer for view in inner.outputs)
+        isinstance(inner, (KernelSpec, StatementSpec))
+        and any(view.buffer == buffer for view in inner.outputs)
         for inner in kernels_of(step)
     )
 

@@ -9,31 +9,36 @@ from tilefoundry.ir.core.expr import Bind, Block, For, FunctionCall, Stmt
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function, Variant
 from tilefoundry.ir.passes import with_body
+from tilefoundry.ir.tir import PrimFunction
 
 __all__ = ["map_kernels"]
 
 
 def map_kernels(module: Module, change: Callable[[Function], Function]) -> Module:
-    """The module of the entry with ``change`` applied to every kernel that it calls, each a child of its name.
+    """The module of the entry with ``change`` applied to every kernel that it calls, each a child of its name; those
+    written as statements stay as they are.
 
     The entry, or each of its variants, is flat; its calls are of kernels with names of their own.
     """
     entry = module.entry_function()
     assert isinstance(entry, Function)
-    kernels: dict[str, Function] = {}
+    kernels: dict[str, Function | PrimFunction] = {}
     new = _changed(entry, change, kernels)
     children = tuple(_child(kernel) for kernel in kernels.values())
     return Module(module.name, (new,), new.name, children, module.target, module.topologies, module.metadata)
 
 
-def _child(kernel: Function) -> Module:
+def _child(kernel: Function | PrimFunction) -> Module:
     """The kernel as ``@func(topologies=...)`` declares one in a class: its levels are its module's."""
+    if isinstance(kernel, PrimFunction):
+        plain: Function | PrimFunction = replace(kernel, topologies=None)
+        return Module(kernel.name, (plain,), kernel.name, topologies=kernel.topologies)
     plain = Function(kernel.name, kernel.params, kernel.result, kernel.body)
     return Module(kernel.name, (plain,), kernel.name, topologies=kernel.topologies)
 
 
 def _changed(
-    function: Function, change: Callable[[Function], Function], kernels: dict[str, Function]
+    function: Function, change: Callable[[Function], Function], kernels: dict[str, Function | PrimFunction]
 ) -> Function:
     def changed(stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
@@ -41,7 +46,7 @@ def _changed(
         if not isinstance(stmt, Bind) or not isinstance(stmt.value, FunctionCall):
             return stmt
         call = stmt.value
-        kernel = change(call.callee)
+        kernel = change(call.callee) if isinstance(call.callee, Function) else call.callee
         kernels[kernel.name] = kernel
         return Bind(stmt.target, FunctionCall(call.type, kernel, (kernel.name, kernel.name), call.args))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tilefoundry.codegen.cpu.statement_kernels import kernel_name, statements_kernel
 from tilefoundry.ir.core.expr import Atom, Bind, Block, FunctionCall, Stmt, Var
 from tilefoundry.ir.core.module import Module, select
 from tilefoundry.ir.core.pattern import DimVarRangePat
@@ -20,9 +20,6 @@ __all__ = ["KeepLaunches"]
 
 
 Levels = tuple[Topology, ...] | None
-
-_KERNEL = re.compile(r"k\d*_")
-"""How the names of kernels begin, so that they are none of the runtime's; placement gives such names too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +132,10 @@ class _Kept:
         node = self.module
         for part in call.path[:-1]:
             node = node.child(part)
+        if isinstance(call.callee, PrimFunction):
+            kernel = statements_kernel(call, node.effective_topologies() or (), self.names)
+            made = FunctionCall(call.type, kernel, (kernel.name, kernel.name), call.args)
+            return (Bind(caller.define(target, call.type), made),)
         flat = InlineCalls().run(
             select(self.module, ".".join(call.path)) if len(call.path) > 1 else _entered(node, call)
         )
@@ -205,7 +206,7 @@ def _bound(
     assert callee.body is not None
     body = copier.block(callee.body)
     bound = tuple(Topology(level.name, _over(level.extent, dims)) for level in levels)
-    name = names.fresh(callee.name if _KERNEL.match(callee.name) else f"k_{callee.name}")
+    name = names.fresh(kernel_name(callee.name))
     return Function(name, params, substitute_type(callee.result, dims), body, topologies=bound)
 
 

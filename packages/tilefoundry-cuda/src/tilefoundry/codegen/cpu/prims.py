@@ -34,7 +34,7 @@ from tilefoundry.ir.tir import (
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, dim_vars, scalar
 from tilefoundry.ir.types.dim import product
 
-__all__ = ["LowerPrims", "OnFunctions"]
+__all__ = ["LowerPrims", "OnFunctions", "lower_statements"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,15 @@ def _check_extents(entry: PrimFunction) -> None:
             raise LoweringError(
                 f"{entry.name}: no parameter's shape tells {var.name}; add a parameter with that extent"
             )
+
+
+def lower_statements(function: PrimFunction) -> PrimFunction:
+    """The kernel of a ``@prim_func`` that a tensor program calls.
+
+    Raises:
+        UnsupportedError: a statement that only a GPU gives a meaning, by name.
+    """
+    return _kernel(replace(function, output_count=0))
 
 
 def _kernel(function: PrimFunction) -> PrimFunction:

@@ -15,6 +15,7 @@ from tilefoundry.ir.types import Dim, DimVar, TensorType, Type
 if TYPE_CHECKING:
     from tilefoundry.ir.core.op import Op
     from tilefoundry.ir.hir.function import Function
+    from tilefoundry.ir.tir.function import PrimFunction
 
 __all__ = [
     "Atom",
@@ -100,14 +101,14 @@ class FunctionCall(Expr):
     """A call of another function.
 
     Attributes:
-        callee: the function called.
+        callee: the function called, or the statements of a kernel, whose outputs are the call's value.
         path: how the caller's module reaches it: ``("f",)`` a sibling, ``("child", "f")`` a child's
             function; the last part is always the function's name.
         args: one atom per parameter that the caller passes: every parameter of a sibling, activations
-            alone where ``path`` enters a child.
+            alone where ``path`` enters a child; of statements, what they read.
     """
 
-    callee: Function
+    callee: Function | PrimFunction
     path: tuple[str, ...]
     args: tuple[Atom, ...]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tilefoundry.ir.core.expr import Bind, FunctionCall, Var
 from tilefoundry.ir.hir.function import Function
+from tilefoundry.ir.tir.function import PrimFunction
 
 __all__ = ["child_constants"]
 
@@ -18,7 +19,11 @@ def child_constants(function: Function) -> tuple[tuple[tuple[str, ...], Var], ..
     return tuple(dict.fromkeys(_reached(function, ())))
 
 
-def _reached(function: Function, prefix: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Var]]:
+def _reached(
+    function: Function | PrimFunction, prefix: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Var]]:
+    if isinstance(function, PrimFunction):
+        return
     for body in (function, *(variant.function for variant in function.variants)):
         for call in _calls(body):
             path = prefix + call.path[:-1]

@@ -15,6 +15,7 @@ from tilefoundry.ir.hir.function import Function, Variant
 from tilefoundry.ir.passes.copying import Copier, Names, substitute_type
 from tilefoundry.ir.passes.solving import solve
 from tilefoundry.ir.passes.variants import Ranges, Uncovered, Undecided, chosen_variant
+from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.types import Dim, DimVar, TensorType, TupleType, dim_vars
 
 __all__ = ["PARAM_PATHS", "InlineCalls"]
@@ -149,6 +150,8 @@ class _Inliner:
         node = module
         for part in call.path[:-1]:
             node = node.child(part)
+        if isinstance(call.callee, PrimFunction):
+            return self._kept(call)
         declared = node.topologies if call.callee.topologies is None else call.callee.topologies
         if self.keeps and self.keeps(declared):
             return None
@@ -172,6 +175,14 @@ class _Inliner:
         else:
             caller.values[target.name] = block.results[0]
         return block.stmts
+
+    def _kept(self, call: FunctionCall) -> None:
+        """Statements stay a call, where any may."""
+        if self.keeps is None:
+            raise LoweringError(
+                f"{'.'.join(call.path)} is a @prim_func: its statements are a kernel, called by the entry alone; call it "
+                "from there"
+            )
 
     def _arguments(self, call: FunctionCall, callee: Function, where: tuple[str, ...]) -> dict[str, Atom]:
         if not call.enters_child:

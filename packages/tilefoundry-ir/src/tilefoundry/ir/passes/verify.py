@@ -17,6 +17,7 @@ from tilefoundry.ir.core.expr import (
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import TypeRuleError, VerificationError
 from tilefoundry.ir.hir.function import Function
+from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.tir.verify import verify_prim_function
 from tilefoundry.ir.types import TupleType, Type
 
@@ -123,7 +124,8 @@ class _Scope:
             )
 
     def _check_count(self, name: str, call: FunctionCall) -> None:
-        params = call.callee.activations if call.enters_child else call.callee.params
+        own = call.enters_child or isinstance(call.callee, PrimFunction)
+        params = call.callee.activations if own else call.callee.params
         if len(call.args) != len(params):
             self._fail(f"{name} calls {'.'.join(call.path)} with {len(call.args)} of {len(params)} arguments")
 

@@ -125,6 +125,8 @@ class _Outliner:
         if not isinstance(stmt, Bind) or not isinstance(stmt.value, FunctionCall):
             return stmt
         call = stmt.value
+        if not isinstance(call.callee, Function):
+            return stmt
         return Bind(stmt.target, FunctionCall(call.type, _decomposed(call.callee), call.path, call.args))
 
     def _kernel(self, run: list[Stmt], used_later: set[str], created: dict[str, Bind]) -> None:
