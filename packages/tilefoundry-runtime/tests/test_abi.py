@@ -48,6 +48,19 @@ def test_entry_abi_of_a_function():
     assert [p.name for p in abi.activation_params] == ["x"]
 
 
+def test_an_entry_is_shown_a_line_a_parameter():
+    w = ParamABI("w", T((4,), "bf16"))
+    abi = EntryABI("step", (X, w, Y), 1, ((1, "layer0.w"),), ((0, 0),))
+    assert str(abi).splitlines() == [
+        "step, 1 <= N < 64",
+        "  in   x: f32[N, 4]",
+        "  in   w: bf16[4], weight layer0.w",
+        "  out  y: f32[N, 4], may be x itself",
+    ]
+    assert repr(abi) == f"EntryABI<{abi}>"
+    assert str(EntryABI("nothing", ())) == "nothing"
+
+
 def test_entry_abi_of_something_else():
     with pytest.raises(TypeError, match="decorate it with @func"):
         entry_abi_of(lambda x: x)

@@ -8,8 +8,9 @@ import torch
 import toy
 
 from tilefoundry.dsl import DimVar
+from tilefoundry.ir.errors import CheckpointError
 from tilefoundry.ir.types import TensorType
-from tilefoundry.runtime import CompiledModule, DictResource, EntryABI, ParamABI
+from tilefoundry.runtime import CompiledModule, DictResource, EntryABI, ParamABI, SafetensorsResource
 from tilefoundry.runtime.linking import LinkedModule, load_linked_module
 
 N = DimVar("N", 0, 100)
@@ -264,6 +265,26 @@ def test_bind_a_reading_by_dotted_path(affine):
     torch.testing.assert_close(bound.constants["left.w"], weights["left.w"])
 
 
+@pytest.mark.spec("compiled.bind")
+@pytest.mark.parametrize("alias", [None, {"left": "first", "w": "weight"}])
+def test_bind_a_resource_by_dotted_path(affine, alias):
+    """Oracle: the tensor that the resource holds, and a mapping of it."""
+    w = torch.randn(4)
+    key = "left.w" if alias is None else "first.weight"
+    bound = affine.bind(DictResource({key: w}, alias=alias))
+    assert torch.equal(bound(X), affine.bind({"left.w": w})(X))
+    assert torch.equal(bound.constants["left.w"], w)
+
+
+@pytest.mark.spec("compiled.bind")
+def test_bind_a_prepared_checkpoint(affine, tmp_path):
+    """The folder holds other weights too; only the entry's are read."""
+    weights = toy.tree_weights()
+    toy.Tree.prepare(DictResource(weights), str(tmp_path / "prepared"))
+    bound = affine.bind(SafetensorsResource(str(tmp_path / "prepared"), device="cpu"))
+    torch.testing.assert_close(bound(X), X * weights["left.w"] + 1)
+
+
 @pytest.mark.parametrize(
     ("mapping", "kind", "message"),
     [
@@ -276,7 +297,13 @@ def test_bind_a_reading_by_dotted_path(affine):
         ),
         ({"left.w": torch.ones(8)[::2]}, ValueError, "w is not contiguous"),
         ({"left.w": [1, 2, 3, 4]}, TypeError, "must be a torch.Tensor"),
-        (17, TypeError, "takes a LoadedModule or a mapping"),
+        (17, TypeError, "takes a LoadedModule, a resource or a mapping"),
+        (DictResource({"right.w": W}), KeyError, r"left\.w"),
+        (
+            DictResource({"left.w": torch.ones(5, dtype=torch.float64)}),
+            CheckpointError,
+            r"left\.w: checkpoint holds f64\[5\], declared f32\[4\]; .* the folder that prepare wrote",
+        ),
     ],
 )
 def test_bind_refuses_by_name(affine, mapping, kind, message):

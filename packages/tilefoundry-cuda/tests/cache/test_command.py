@@ -45,7 +45,7 @@ def test_prune_removes_the_least_recently_used_down_to_the_limit(root, capsys, m
     keys = filled(root, [5000, 5000, 5000])
     monkeypatch.setenv("TILEFOUNDRY_CACHE_LIMIT", "11000")
     assert main(["cache", "prune"]) == 0
-    assert "removed 1 libraries" in capsys.readouterr().out
+    assert "removed 1 library from" in capsys.readouterr().out
     assert {usage.key for usage in DiskCache(root).entries()} == set(keys[1:])
 
 
@@ -57,6 +57,14 @@ def test_clear_removes_libraries_and_headers(root, capsys):
     assert DiskCache(root).entries() == [] and not list(root.glob("??/*"))
     assert main(["cache", "show"]) == 0
     assert ": 0 libraries" in capsys.readouterr().out
+
+
+@pytest.mark.spec("tools.cache")
+def test_one_is_one(root, capsys):
+    filled(root, [10])
+    assert main(["cache"]) == 0 and ": 1 library, " in capsys.readouterr().out
+    assert main(["cache", "clear"]) == 0
+    assert "removed 1 library and 0 precompiled headers" in capsys.readouterr().out
 
 
 @pytest.mark.spec("tools.cache")

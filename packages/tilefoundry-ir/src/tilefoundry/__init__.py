@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from importlib import import_module
+from importlib.util import find_spec
 from pkgutil import extend_path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ _HOME = {
         "make_mesh",
     ),
 }
+_WHEELS = {"runtime": "tilefoundry-runtime", "codegen": "tilefoundry-cuda"}
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 if TYPE_CHECKING:
@@ -128,10 +130,20 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     home = _MODULE_OF.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_whence(name)}")
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value
+
+
+def _whence(name: str) -> str:
+    """What to do about a part of the package that another wheel brings and that nobody imported."""
+    wheel = _WHEELS.get(name)
+    if wheel is None:
+        return ""
+    if find_spec(f"{__name__}.{name}") is None:
+        return f"; it comes with the wheel {wheel}: pip install {wheel}"
+    return f" before it is imported: import {__name__}.{name}"
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.types import TensorType
+from tilefoundry.ir.types import TensorType, dim_vars
 
 __all__ = ["EntryABI", "ParamABI", "entry_abi_of", "param_abi_of"]
 
@@ -34,7 +34,7 @@ class ParamABI:
         return f"{self.name}: {self.type}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EntryABI:
     """An entry's parameters, inputs before outputs, in declaration order. Immutable.
 
@@ -106,6 +106,23 @@ class EntryABI:
             raise ValueError(f"{self.name}: inplace pairs {made} with {given}, which is of another type")
         if any(index == source for index, _ in self.constants):
             raise ValueError(f"{self.name}: inplace pairs {made.name} with the weight {given.name}")
+
+    def __str__(self) -> str:
+        """One line for the entry and its dynamic extents, one for each parameter."""
+        variables = {var.name: var for p in self.params for dim in p.type.shape for var in dim_vars(dim)}
+        ranges = [f"{var.lo} <= {var.name} < {var.hi}" for var in variables.values()]
+        notes = {index: f", weight {path}" for index, path in self.constants}
+        for output, source in self.inplace:
+            notes[self.input_count + output] = f", may be {self.params[source].name} itself"
+        kinds = ["in "] * self.input_count + ["out"] * self.output_count
+        rows = [
+            f"  {kind}  {param}{notes.get(i, '')}"
+            for i, (kind, param) in enumerate(zip(kinds, self.params, strict=True))
+        ]
+        return "\n".join([", ".join([self.name, *ranges]), *rows])
+
+    def __repr__(self) -> str:
+        return f"EntryABI<{self}>"
 
     @property
     def input_count(self) -> int:

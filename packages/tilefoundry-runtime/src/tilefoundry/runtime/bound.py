@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilefoundry.ir.core.module import LoadedModule
+from tilefoundry.ir.core.resource import RuntimeResource
 from tilefoundry.ir.errors import UnknownNameError
+from tilefoundry.ir.twins import WeightSlot, read_slots
 from tilefoundry.runtime.abi import EntryABI
 from tilefoundry.runtime.allocation import explain_mismatch
 from tilefoundry.runtime.arguments import obstacle
@@ -89,7 +91,7 @@ def _converted(tensor: Any) -> Any:
     return tvm_ffi.from_dlpack(tensor.detach())
 
 
-def gathered(type: EntryABI, constants: LoadedModule | Mapping[str, Any]) -> dict[int, Any]:
+def gathered(type: EntryABI, constants: LoadedModule | RuntimeResource | Mapping[str, Any]) -> dict[int, Any]:
     """Input index -> weight, all checked; raises as ``CompiledModule.bind`` says."""
     if isinstance(constants, LoadedModule):
         found = {index: constants.constant(path) for index, path in type.constants}
@@ -100,14 +102,28 @@ def gathered(type: EntryABI, constants: LoadedModule | Mapping[str, Any]) -> dic
                 f"{type.name}: the mapping lacks {', '.join(missing)}; give a tensor for each weight"
             )
         found = {index: constants[path] for index, path in type.constants}
+    elif isinstance(constants, RuntimeResource):
+        found = _read(type, constants)
     else:
         raise TypeError(
-            f"{type.name}: bind takes a LoadedModule or a mapping of tensors, got "
+            f"{type.name}: bind takes a LoadedModule, a resource or a mapping of tensors, got "
             f"{constants.__class__.__name__}; give it what the Module's load(resource) returns, or, without the "
-            "Module, a dict by the weights' dotted paths"
+            "Module, SafetensorsResource(folder) of a prepared checkpoint or a dict by the weights' dotted paths"
         )
     _check_constants(type, found)
     return found
+
+
+def _read(type: EntryABI, resource: RuntimeResource) -> dict[int, Any]:
+    """The weights of a prepared checkpoint, whose keys are the paths that the entry knows them by."""
+    slots = {}
+    for index, path in type.constants:
+        *scopes, name = path.split(".")
+        declared = type.params[index].type
+        # No Module is at hand that could convert: what disagrees is to come from the folder that prepare wrote.
+        slots[index] = WeightSlot(tuple(scopes), name, declared, type.name, converted=True)
+    tensors = read_slots(type.name, tuple(slots.values()), resource)
+    return {index: tensors[slot.path, slot.name] for index, slot in slots.items()}
 
 
 def _check_constants(type: EntryABI, found: Mapping[int, Any]) -> None:

@@ -18,6 +18,7 @@ from tilefoundry.runtime.versions import version_bumper
 
 if TYPE_CHECKING:
     from tilefoundry.ir.core.module import LoadedModule
+    from tilefoundry.ir.core.resource import RuntimeResource
     from tilefoundry.runtime.linking import LinkedModule
 
 # torch is imported where it is first needed: importing the runtime must not load it.
@@ -79,14 +80,16 @@ class CompiledModule(RuntimeModule):
         """
         return self._call(*args)
 
-    def bind(self, constants: LoadedModule | Mapping[str, Any]) -> BoundModule:
+    def bind(self, constants: LoadedModule | RuntimeResource | Mapping[str, Any]) -> BoundModule:
         """The entry with its weights filled in: a callable on activations alone.
 
         Args:
-            constants: a reading of the Module that was compiled, or a mapping from dotted path to tensor.
+            constants: a reading of the Module that was compiled; or, where the Module is not at hand, a resource over
+                the checkpoint that its ``prepare`` wrote, or a mapping from dotted path to tensor.
 
         Raises:
             KeyError: a weight that is not there.
+            CheckpointError: tensors of a resource that disagree with the entry's declarations, or a damaged file.
             TypeError: a weight that is no torch tensor, or whose memory does not hold its values.
             ValueError: a weight of another dtype or shape, not dense, or on another device than the rest.
         """

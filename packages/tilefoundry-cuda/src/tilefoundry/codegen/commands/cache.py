@@ -28,12 +28,12 @@ def run(args: argparse.Namespace) -> int:
     """Do the action."""
     cache = DiskCache(configured_directory())
     if args.action == "clear":
-        headers = clear_precompiled(cache.root)
-        print(f"removed {cache.clear()} libraries and {headers} precompiled headers from {cache.root}")
+        headers = _counted(clear_precompiled(cache.root), "precompiled header")
+        print(f"removed {_libraries(cache.clear())} and {headers} from {cache.root}")
     elif args.action == "warm":
         _warm(cache)
     elif args.action == "prune":
-        print(f"removed {cache.prune()} libraries from {cache.root}, limit {_size(cache.limit)}")
+        print(f"removed {_libraries(cache.prune())} from {cache.root}, limit {_size(cache.limit)}")
     else:
         _show(cache)
     return 0
@@ -55,10 +55,18 @@ def _warm(cache: DiskCache) -> None:
 def _show(cache: DiskCache) -> None:
     entries = cache.entries()
     total = sum(entry.size for entry in entries)
-    print(f"{cache.root}: {len(entries)} libraries, {_size(total)} of at most {_size(cache.limit)}")
+    print(f"{cache.root}: {_libraries(len(entries))}, {_size(total)} of at most {_size(cache.limit)}")
     for entry in reversed(entries):
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
         print(f"  {entry.key[:16]}  {_size(entry.size):>9}  last used {used}")
+
+
+def _libraries(count: int) -> str:
+    return _counted(count, "library", "libraries")
+
+
+def _counted(count: int, one: str, several: str = "") -> str:
+    return f"{count} {one if count == 1 else several or one + 's'}"
 
 
 def _size(count: int) -> str:
