@@ -41,7 +41,7 @@ __device__ auto made(int first, int second, Function const& function) {
 }
 
 /// Right operand `N` of the group: the odd ones are computed, the even ones lie in memory; `sums[n]`, one per operand.
-template <int N, bool LeftComputed, bool LeftLast, bool RightLast, class T, class Sum>
+template <int N, bool LeftComputed, bool LeftLast, bool RightLast, class T, class Sum, int Few = 0>
 __global__ void __launch_bounds__(THREADS)
     kernel(T const* a, T const* b, Sum* sums, int* times, int batches, int m, int n, int k) {
   const int size = batches * k * n;
@@ -71,9 +71,17 @@ __global__ void __launch_bounds__(THREADS)
     if constexpr (N == 3) return ops::right_operands(p0, c1, p2);
     if constexpr (N == 4) return ops::right_operands(p0, c1, p2, made<RightLast, T>(k, n, f3));
   }();
+  // Few rows are known to the compiler.
+  auto const rows = [&] {
+    if constexpr (Few > 0) {
+      return ct::Int<Few>{};
+    } else {
+      return m;
+    }
+  }();
   auto place = as_gmem(static_cast<char*>(nullptr),
-                       ct::make_layout(ct::make_shape(batches, m, n), ct::make_stride(ct::_0{}, ct::_0{}, ct::_0{})));
-  constexpr int bytes = ops::group_workspace_bytes<decltype(left), decltype(right), THREADS>();
+                       ct::make_layout(ct::make_shape(batches, rows, n), ct::make_stride(ct::_0{}, ct::_0{}, ct::_0{})));
+  constexpr int bytes = ops::group_workspace_bytes<decltype(left), decltype(right), THREADS, Few>();
   __shared__ alignas(16) char workspace[bytes];
   ops::matmul(left, right, place, workspace, [&](int batch, int i, int j, auto const& found) {
     static_assert(sizeof(found.value) / sizeof(found.value[0]) == N, "one sum per right operand");
@@ -83,7 +91,7 @@ __global__ void __launch_bounds__(THREADS)
   });
 }
 
-template <int N, bool LeftComputed, bool LeftLast, bool RightLast, class T, class Sum>
+template <int N, bool LeftComputed, bool LeftLast, bool RightLast, class T, class Sum, int Few = 0>
 void check(char const* name, int batches, int m, int n, int k, int blocks) {
   const bool real = is_real_v<T>;
   auto a = harness::Random(m).values<T>(size_t(batches) * m * k, -2, 2);
@@ -92,7 +100,7 @@ void check(char const* name, int batches, int m, int n, int k, int blocks) {
   Buffer<T> da(a), db(b);
   Buffer<Sum> dd(N * size);
   Buffer<int> times(std::vector<int>(size, 0));
-  kernel<N, LeftComputed, LeftLast, RightLast, T, Sum><<<blocks, THREADS>>>(da.data(), db.data(), dd.data(), times.data(), batches, m, n, k);
+  kernel<N, LeftComputed, LeftLast, RightLast, T, Sum, Few><<<blocks, THREADS>>>(da.data(), db.data(), dd.data(), times.data(), batches, m, n, k);
   CHECK_CUDA(cudaGetLastError());
   auto d = dd.host();
   auto often = times.host();
@@ -120,7 +128,7 @@ void check(char const* name, int batches, int m, int n, int k, int blocks) {
   harness::expect(dd.guards_intact() && times.guards_intact(), what + ": guard bytes changed");
 }
 
-template <int N, bool LeftComputed, bool LeftLast, bool RightLast, class T, class Sum>
+template <int N, bool LeftComputed, bool LeftLast, bool RightLast, class T, class Sum, int Few = 0>
 void sizes(char const* name) {
   check<N, LeftComputed, LeftLast, RightLast, T, Sum>(name, 1, 1, 1, 1, 1);
   check<N, LeftComputed, LeftLast, RightLast, T, Sum>(name, 2, 17, 33, 65, 2);
@@ -128,6 +136,14 @@ void sizes(char const* name) {
   check<N, LeftComputed, LeftLast, RightLast, T, Sum>(name, 1, 128, 128, 128, 3);
   check<N, LeftComputed, LeftLast, RightLast, T, Sum>(name, 3, 130, 72, 40, 5);
   check<N, LeftComputed, LeftLast, RightLast, T, Sum>(name, 1, 257, 200, 71, 4);
+}
+
+template <int N, bool LeftComputed, bool RightLast, int Few, class T, class Sum>
+void few(char const* name) {
+  check<N, LeftComputed, true, RightLast, T, Sum, Few>(name, 1, Few, 1, 1, 1);
+  check<N, LeftComputed, true, RightLast, T, Sum, Few>(name, 2, Few, 70, 265, 3);
+  if (harness::quick()) return;
+  check<N, LeftComputed, true, RightLast, T, Sum, Few>(name, 1, Few, 300, 4099, 6);
 }
 
 int main() {
@@ -142,5 +158,10 @@ int main() {
   sizes<3, false, true, true, double, double>("f64, three");
   sizes<2, false, true, true, int8_t, int64_t>("i8, a pair");
   check<2, false, true, true, bf16, float>("empty k", 1, 40, 50, 0, 2);
+  few<2, false, true, 1, bf16, float>("bf16, a pair of one row");
+  few<1, true, false, 3, f16, float>("f16, three rows along k");
+  few<4, false, true, 8, float, float>("f32, four of eight rows");
+  few<2, true, true, 5, double, double>("f64, a pair of five rows");
+  few<3, false, false, 2, int8_t, int64_t>("i8, three of two rows");
   return harness::finish("group");
 }

@@ -84,6 +84,26 @@ def several(
         y[i, j] = a * b - c + d
 
 
+@prim_func
+def few_rows(
+    x: Tensor[(3, 264), "bf16"],
+    gate: Tensor[(264, 40), "bf16"],
+    up: Tensor[(264, 40), "i8"],
+    scale: Tensor[(40,), "f32"],
+    y: Tensor[(3, 40), "f32"],
+):
+    wide = (T.cast(up[k, j], "f32") * scale[j] for k, j in T.elements((264, 40), "bf16"))
+    for i, j, g, u in T.contract(x, (gate, wide)):
+        y[i, j] = g - u
+
+
+@prim_func
+def one_row(x: Tensor[(2, 1, 264), "f32"], w: Tensor[(40, 264), "i8"], y: Tensor[(2, 1, 40), "f32"]):
+    wide = (T.cast(w[j, k], "f32") * 2.0 for k, j in T.elements((264, 40), "f32"))
+    for n, i, j, a in T.contract(x, wide):
+        y[n, i, j] = a
+
+
 @module(entry="host")
 class Chained:
     @prim_func(topologies=(Topology("cta", 4), Topology("thread", 288)))
@@ -140,6 +160,22 @@ def _several(device):
     return (x, p, q, r), (a * b - c + a,)
 
 
+def _few_rows(device):
+    x, gate = torch.randn(3, 264, device=device).bfloat16(), torch.randn(264, 40, device=device).bfloat16()
+    up, scale = (
+        torch.randint(-8, 8, (264, 40), device=device, dtype=torch.int8),
+        torch.rand(40, device=device),
+    )
+    wide = (up.float() * scale).bfloat16().float()
+    return (x, gate, up, scale), (x.float() @ gate.float() - x.float() @ wide,)
+
+
+def _one_row(device):
+    x = torch.randn(2, 1, 264, device=device)
+    w = torch.randint(-8, 8, (40, 264), device=device, dtype=torch.int8)
+    return (x, w), (x @ w.float().T * 2,)
+
+
 CASES = {
     "epilogue": (epilogue, _epilogue),
     "batches": (batches, _batches),
@@ -147,6 +183,8 @@ CASES = {
     "gated": (gated, _gated),
     "activated": (activated, _activated),
     "several": (several, _several),
+    "few_rows": (few_rows, _few_rows),
+    "one_row": (one_row, _one_row),
 }
 
 
@@ -185,7 +223,7 @@ def test_what_the_runtime_chooses_itself_is_said_in_a_warning():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("name", ["gated", "activated", "several"])
+@pytest.mark.parametrize("name", ["gated", "activated", "several", "few_rows", "one_row"])
 def test_products_that_share_a_pass_compile(name, arch):
     assert compile_device_code(CASES[name][0], arch) == 1
 

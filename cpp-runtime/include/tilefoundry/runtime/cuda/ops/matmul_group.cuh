@@ -6,93 +6,11 @@
 #pragma once
 
 #include <tilefoundry/runtime/cuda/ops/matmul.cuh>
+#include <tilefoundry/runtime/cuda/ops/matmul_few_rows.cuh>
 
 namespace tilefoundry {
 namespace ops {
-
-/// A matrix, or a batch of them, whose elements are computed: `function(batch, first, second)` gives one of type T at
-/// its two indices. `LastFastest`: neighbours along the second index lie side by side in memory, else along the first.
-template <class T, bool LastFastest, class Function>
-struct ComputedOperand {
-  using value_type = T;
-  Function function;
-  int extents[2];
-};
-
-/// `ComputedOperand` of a function that is copied; any thread.
-template <class T, bool LastFastest = true, class Function>
-__device__ ComputedOperand<T, LastFastest, Function> computed(int first, int second, Function const& function) {
-  return {function, {first, second}};
-}
-
-/// Right operands of equal extents and element type, each a gmem tensor or computed.
-template <class... B>
-struct RightOperands {
-  static constexpr int count = static_cast<int>(sizeof...(B));
-  static_assert(count >= 1 && count <= 4, "ops::matmul: one to four right operands share a pass");
-  cute::tuple<B...> all;
-};
-
-/// `RightOperands` of copies of what is given; any thread.
-template <class... B>
-__device__ RightOperands<B...> right_operands(B const&... b) {
-  return {cute::make_tuple(b...)};
-}
-
-/// The sums of one element, one per right operand.
-template <class Sum, int N>
-struct GroupSums {
-  Sum value[N];
-};
-
 namespace matmul_impl {
-
-template <class X>
-struct element_of {
-  using type = element_t<X>;
-};
-template <class T, bool LastFastest, class Function>
-struct element_of<ComputedOperand<T, LastFastest, Function>> {
-  using type = T;
-};
-
-/// A computed operand seen as rows by k, as `Operand` sees memory.
-template <class T, bool RowFirst, bool LastFastest, class Function>
-struct ComputedRows {
-  using value_type = T;
-  static constexpr bool in_memory = false;
-  static constexpr bool k_contiguous = RowFirst == LastFastest, row_contiguous = !k_contiguous;
-  Function const& function;
-  int batch, rows, k;
-
-  __device__ T load(int row, int kk) const { return RowFirst ? function(batch, row, kk) : function(batch, kk, row); }
-  __device__ bool allows_pieces() const { return false; }
-};
-
-/// Rows and k of matrix `batch` of an operand, in memory or computed.
-template <int Row, int K, class View>
-struct Rows {
-  static __device__ auto of(View const& view, int batch) { return operand_of<Row, K>(view, batch); }
-};
-template <int Row, int K, class T, bool LastFastest, class Function>
-struct Rows<Row, K, ComputedOperand<T, LastFastest, Function>> {
-  static __device__ auto of(ComputedOperand<T, LastFastest, Function> const& x, int batch) {
-    return ComputedRows<T, Row == 0, LastFastest, Function>{x.function, batch, x.extents[Row], x.extents[K]};
-  }
-};
-template <int Row, int K, class View>
-__device__ auto rows_of(View const& view, int batch) {
-  return Rows<Row, K, View>::of(view, batch);
-}
-
-/// `f(operand, number)` for every right operand; the number is a type.
-template <int I = 0, class All, class F>
-__device__ void for_each_right(All const& all, F const& f) {
-  if constexpr (I < All::count) {
-    f(cute::get<I>(all.all), cute::Int<I>{});
-    for_each_right<I + 1>(all, f);
-  }
-}
 
 /// Products of any element type, `N` at a time.
 template <class TA, class TB, int Threads, int N>
@@ -258,39 +176,41 @@ struct GroupMmaTier {
   }
 };
 
-/// Tier of a group: by element types, block and chip.
-template <class A, class B, int Threads, int N, class S = typename stage_type<A, B>::type>
+/// Tier of a group: by rows where they are few and known (`FewRows`, else 0), by element types, block and chip.
+template <class A, class B, int Threads, int N, int FewRows, class S = typename stage_type<A, B>::type>
 __device__ constexpr auto select_group_tier() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   constexpr bool has_mma = true;
 #else
   constexpr bool has_mma = false;
 #endif
-  if constexpr (!stdx::is_void_v<S> && has_mma && workers_of(Threads) <= 256) {
+  if constexpr (FewRows >= 1 && FewRows <= 8) {
+    return GroupStreamTier<A, B, Threads, N, FewRows>{};
+  } else if constexpr (!stdx::is_void_v<S> && has_mma && workers_of(Threads) <= 256) {
     return GroupMmaTier<S, Threads, N>{};
   } else {
     return GroupSimtTier<A, B, Threads, N>{};
   }
 }
 
-template <class A, class All, int Threads>
+template <class A, class All, int Threads, int FewRows>
 struct group_tier;
-template <class A, class B, class... Others, int Threads>
-struct group_tier<A, RightOperands<B, Others...>, Threads> {
+template <class A, class B, class... Others, int Threads, int FewRows>
+struct group_tier<A, RightOperands<B, Others...>, Threads, FewRows> {
   using left = typename element_of<A>::type;
   using right = typename element_of<B>::type;
   static_assert((stdx::is_same_v<right, typename element_of<Others>::type> && ...),
                 "ops::matmul: right operands that share a pass have one element type");
-  using type = decltype(select_group_tier<left, right, Threads, 1 + int(sizeof...(Others))>());
+  using type = decltype(select_group_tier<left, right, Threads, 1 + int(sizeof...(Others)), FewRows>());
 };
 
 }  // namespace matmul_impl
 
 /// Shared memory that `matmul` with the right operands `All` needs in a block of `Threads`, aligned to 16 bytes; at most
-/// 48 KiB. A constant, the same in every thread.
-template <class A, class All, int Threads>
+/// 48 KiB. `Rows`: of the result where they are static, else 0. A constant, the same in every thread.
+template <class A, class All, int Threads, int Rows>
 __device__ constexpr int group_workspace_bytes() {
-  return matmul_impl::group_tier<A, stdx::remove_cv_t<All>, Threads>::type::bytes;
+  return matmul_impl::group_tier<A, stdx::remove_cv_t<All>, Threads, Rows>::type::bytes;
 }
 
 /// For every element of the result the sums over k of a(m, k) b(k, n) of all right operands b, which share one pass over
@@ -304,7 +224,8 @@ template <class A, class... B, class Place, class Epilogue>
 __device__ void matmul(A const& a, RightOperands<B...> const& b, Place& place, void* workspace,
                        Epilogue const& epilogue) {
   constexpr int threads = matmul_impl::static_threads<Place>();
-  using Tier = typename matmul_impl::group_tier<A, RightOperands<B...>, threads>::type;
+  constexpr int rows = matmul_impl::static_rows<matmul_impl::view_t<Place>>();
+  using Tier = typename matmul_impl::group_tier<A, RightOperands<B...>, threads, rows>::type;
   Tier::run(a, b, place, workspace, epilogue);
 }
 

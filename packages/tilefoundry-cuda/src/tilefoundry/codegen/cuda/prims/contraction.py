@@ -6,6 +6,7 @@ import warnings
 
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed, PlacementWarning
 from tilefoundry.codegen.cuda.schedule.contraction import product_blocks, product_threads
+from tilefoundry.codegen.cuda.source.products import runs_along_the_first
 from tilefoundry.codegen.cuda.statements import TileMatmul, TileProducts
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.passes import Names
@@ -33,6 +34,9 @@ MOST_RIGHT = 4
 
 GROUP_THREADS = 256
 """Of a block whose products share a pass, or compute an operand while it is read."""
+
+_FEW_ROWS = 8
+"""So few rows read every right element once for all of them."""
 
 _TILE = 64
 """Rows and columns of the smallest tile that such a block takes; it decides how many blocks there are at most."""
@@ -75,8 +79,17 @@ def lower_product(function: PrimFunction) -> PrimFunction:
             lhs, tuple(rights), stmt.shape[:-2], stmt.shape[-2], stmt.shape[-1], stmt.depth, batch,
             stmt.indices[-2], stmt.indices[-1], stmt.sums, head, stmt.body, threads,
         )  # fmt: skip
-        blocks = product([*stmt.shape[:-2], *(ceildiv(extent, _TILE) for extent in stmt.shape[-2:])])
+        blocks = _group_blocks(stmt, rights[0], threads)
     return _kernel(function, tile, blocks, threads)
+
+
+def _group_blocks(stmt: TileContraction, right: Operand, threads: int) -> Dim:
+    """As many as there are tiles, or runs of columns where rows are few; blocks take them in turn."""
+    *batches, rows, columns = stmt.shape
+    if not isinstance(rows, int) or rows > _FEW_ROWS:
+        return product([*batches, ceildiv(rows, _TILE), ceildiv(columns, _TILE)])
+    along_k = right.strides[-2] == 1 if isinstance(right, BufferView) else runs_along_the_first(right)
+    return product([*batches, ceildiv(columns, threads // 32 if along_k else 32)])
 
 
 def _single(

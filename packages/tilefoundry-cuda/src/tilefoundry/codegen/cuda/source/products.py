@@ -16,7 +16,7 @@ from tilefoundry.ir.types.dim import DimExpr, product
 if TYPE_CHECKING:
     from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
 
-__all__ = ["write_products"]
+__all__ = ["runs_along_the_first", "write_products"]
 
 
 def write_products(to: DeviceEmitter, stmt: TileProducts) -> None:
@@ -34,9 +34,9 @@ def write_products(to: DeviceEmitter, stmt: TileProducts) -> None:
     steps = ", ".join(["cute::_0{}"] * len(modes))
     layout = f"cute::make_layout(cute::make_shape({', '.join(modes)}), cute::make_stride({steps}))"
     out.line(f"auto place_ = as_gmem(static_cast<char*>(nullptr), {layout});")
-    out.line(
-        f"constexpr int bytes_ = ops::group_workspace_bytes<decltype(a_), decltype(right_), {stmt.threads}>();"
-    )
+    rows = stmt.rows if isinstance(stmt.rows, int) else 0
+    sizes = f"decltype(a_), decltype(right_), {stmt.threads}, {rows}"
+    out.line(f"constexpr int bytes_ = ops::group_workspace_bytes<{sizes}>();")
     out.line("alignas(16) __shared__ unsigned char workspace_[bytes_];")
     with out.block("auto const store_ = [&](int matrix_, int row_, int column_, auto const& sums_) {", "};"):
         out.line(f"[[maybe_unused]] const index_t {to.name(stmt.batch)} = matrix_;")
@@ -62,7 +62,7 @@ def _write_operand(
         for index, text in _places(to, operand, stmt.batches):
             to.out.line(f"[[maybe_unused]] const index_t {to.name(index)} = {text};")
         to.out.line(f"return convert<{kind}>({to.expr(operand.value)});")
-    last = "false" if _runs_along_the_first(operand) else "true"
+    last = "false" if runs_along_the_first(operand) else "true"
     sizes = ", ".join(f"int({to.dim(dim)})" for dim in extents)
     to.out.line(f"auto {name} = ops::computed<{kind}, {last}>({sizes}, {name}at_);")
 
@@ -85,7 +85,7 @@ def _places(to: DeviceEmitter, operand: Prologue, batches: tuple[Dim, ...]) -> l
     return found
 
 
-def _runs_along_the_first(operand: Prologue) -> bool:
+def runs_along_the_first(operand: Prologue) -> bool:
     """Whether what is read for neighbours along the first of the two indices lies side by side."""
     first, second = (index.name for index in operand.indices[-2:])
     steps = [_step(load.index, first) for load in _loads(operand.value) if _step(load.index, second) != 1]

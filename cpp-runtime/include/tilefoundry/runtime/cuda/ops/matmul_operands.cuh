@@ -1,0 +1,96 @@
+/// \file matmul_operands.cuh
+/// What products read beside memory: operands that are computed, and several right operands at once.
+#pragma once
+
+#include <tilefoundry/runtime/cuda/ops/matmul_tiles.cuh>
+
+namespace tilefoundry {
+namespace ops {
+
+/// A matrix, or a batch of them, whose elements are computed: `function(batch, first, second)` gives one of type T at
+/// its two indices. `LastFastest`: neighbours along the second index lie side by side in memory, else along the first.
+template <class T, bool LastFastest, class Function>
+struct ComputedOperand {
+  using value_type = T;
+  Function function;
+  int extents[2];
+};
+
+/// `ComputedOperand` of a function that is copied; any thread.
+template <class T, bool LastFastest = true, class Function>
+__device__ ComputedOperand<T, LastFastest, Function> computed(int first, int second, Function const& function) {
+  return {function, {first, second}};
+}
+
+/// Right operands of equal extents and element type, each a gmem tensor or computed.
+template <class... B>
+struct RightOperands {
+  static constexpr int count = static_cast<int>(sizeof...(B));
+  static_assert(count >= 1 && count <= 4, "ops::matmul: one to four right operands share a pass");
+  cute::tuple<B...> all;
+};
+
+/// `RightOperands` of copies of what is given; any thread.
+template <class... B>
+__device__ RightOperands<B...> right_operands(B const&... b) {
+  return {cute::make_tuple(b...)};
+}
+
+/// The sums of one element, one per right operand.
+template <class Sum, int N>
+struct GroupSums {
+  Sum value[N];
+};
+
+namespace matmul_impl {
+
+template <class X>
+struct element_of {
+  using type = stdx::remove_cv_t<typename decltype(core::plain_view(stdx::declval<X const&>()))::value_type>;
+};
+template <class T, bool LastFastest, class Function>
+struct element_of<ComputedOperand<T, LastFastest, Function>> {
+  using type = T;
+};
+
+/// A computed operand seen as rows by k, as `Operand` sees memory.
+template <class T, bool RowFirst, bool LastFastest, class Function>
+struct ComputedRows {
+  using value_type = T;
+  static constexpr bool in_memory = false;
+  static constexpr bool k_contiguous = RowFirst == LastFastest, row_contiguous = !k_contiguous;
+  Function const& function;
+  int batch, rows, k;
+
+  __device__ T load(int row, int kk) const { return RowFirst ? function(batch, row, kk) : function(batch, kk, row); }
+  __device__ bool allows_pieces() const { return false; }
+};
+
+/// Rows and k of matrix `batch` of an operand, in memory or computed.
+template <int Row, int K, class View>
+struct Rows {
+  static __device__ auto of(View const& view, int batch) { return operand_of<Row, K>(view, batch); }
+};
+template <int Row, int K, class T, bool LastFastest, class Function>
+struct Rows<Row, K, ComputedOperand<T, LastFastest, Function>> {
+  static __device__ auto of(ComputedOperand<T, LastFastest, Function> const& x, int batch) {
+    return ComputedRows<T, Row == 0, LastFastest, Function>{x.function, batch, x.extents[Row], x.extents[K]};
+  }
+};
+template <int Row, int K, class View>
+__device__ auto rows_of(View const& view, int batch) {
+  return Rows<Row, K, View>::of(view, batch);
+}
+
+/// `f(operand, number)` for every right operand; the number is a type.
+template <int I = 0, class All, class F>
+__device__ void for_each_right(All const& all, F const& f) {
+  if constexpr (I < All::count) {
+    f(cute::get<I>(all.all), cute::Int<I>{});
+    for_each_right<I + 1>(all, f);
+  }
+}
+
+}  // namespace matmul_impl
+}  // namespace ops
+}  // namespace tilefoundry
