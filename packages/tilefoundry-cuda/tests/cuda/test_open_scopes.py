@@ -69,8 +69,8 @@ CASES = {
     "wider rows": (rows, 1000, [DOUBLE, ("2, 128)", "2, 256)")]),
     "a row of a block": (rows, 1000, [("(N + 1) // 2", "N"), HALF, ("2, 128)", "1, 128)")]),
     "rows of any length": (rows, DimVar("M", 1, 600), [HALF, ("2, 128)", "2, 64)")]),
-    "fewer groups": (columns, 200, [HALF, ("8, 32)", "4, 32)")]),
-    "more lanes": (columns, 200, [DOUBLE, ('"cta", 2', '"cta", 1'), ("(2, 8, 32)", "(1, 8, 64)")]),
+    "fewer groups": (columns, 200, [('"thread", 1024', '"thread", 512'), ("32, 32)", "16, 32)")]),
+    "more lanes": (columns, 200, [('"cta", 2', '"cta", 1'), ("(2, 32, 32)", "(1, 16, 64)")]),
     "elements": (elements, 4104, [HALF, ("1, 256)", "1, 128)"), ("N * 3", "N * 5")]),
     "tiles": (elements, 4104, [("N * 3", "N")]),
     "windows": (windows, 96, [HALF, ("256)", "128)")]),
@@ -188,11 +188,15 @@ def test_a_mesh_that_does_not_fit_is_refused_with_one_that_does(name):
 @pytest.mark.parametrize(
     "make,changes,message",
     [
-        (columns, [('"thread", 256', '"thread", 192'), ("8, 32)", "6, 32)")], "groups .* are a power of two"),
         (
             columns,
-            [('"cta", 2', '"cta", 3'), ("(2, 8", "(3, 8")],
-            "blocks of 8 x 32 threads are 2; write Mesh",
+            [('"thread", 1024', '"thread", 768'), ("32, 32)", "24, 32)")],
+            "groups .* are a power of two",
+        ),
+        (
+            columns,
+            [('"cta", 2', '"cta", 3'), ("(2, 32", "(3, 32")],
+            "blocks of 32 x 32 threads are 2; write Mesh",
         ),
         (elements, [("N * 3", "N * 4")], "blocks of 1 x 256 threads are"),
         (windows, [('"thread", 256', '"thread", 48'), ("256)", "48)")], "a block is whole warps"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tilefoundry.codegen.cpu.copies import copy_kernel, index_kernel, literal_kernel
+from tilefoundry.codegen.cpu.entry_params import check_extents, output_params
 from tilefoundry.codegen.cpu.host_steps import (
     LoopSteps,
     Step,
@@ -26,12 +27,12 @@ from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, Constant, For, Fun
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import LoweringError
 from tilefoundry.ir.hir.function import Function
-from tilefoundry.ir.passes import PARAM_PATHS, Names, is_solvable
+from tilefoundry.ir.passes import PARAM_PATHS, Names
 from tilefoundry.ir.tir import DispatchCall, IndexValue, Launch, Let, Load, PrimFunction, Slab, TirStmt
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, TupleType, dim_vars, scalar, substitute
 from tilefoundry.ir.types.dim import product
 
-__all__ = ["Bufferise", "output_params"]
+__all__ = ["Bufferise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class Bufferise:
         assert isinstance(entry, Function)
         outputs = output_params(entry)
         params = (*entry.params, *outputs)
-        _check_dims(module, entry)
-        names = Names([*(p.name for p in params), *(v.name for v in _all_dims(entry))])
+        check_extents(module, entry)
+        names = Names([*(p.name for p in params), *(v.name for v in entry.dim_vars())])
         kernels: list[PrimFunction] = []
         body, inplace = _entry_body(entry, outputs, names, kernels, self)
         host = PrimFunction(entry.name, params, body, len(outputs))
@@ -69,31 +70,6 @@ class Bufferise:
         return Module(
             module.name, (*kernels, host), host.name, (), module.target, module.topologies, metadata
         )
-
-
-def output_params(entry: Function) -> tuple[Var, ...]:
-    """A parameter per result, named apart from the inputs."""
-    types = entry.result.elements if isinstance(entry.result, TupleType) else (entry.result,)
-    taken = Names([*(p.name for p in entry.params), *(v.name for v in _all_dims(entry))])
-    single = len(types) == 1
-    return tuple(
-        Var(type_, taken.fresh("output" if single else f"output{i}")) for i, type_ in enumerate(types)
-    )
-
-
-def _all_dims(entry: Function) -> tuple[DimVar, ...]:
-    return entry.dim_vars()
-
-
-def _check_dims(module: Module, entry: Function) -> None:
-    """Every extent must follow from a parameter's shape."""
-    shapes = [dim for p in entry.params if isinstance(p.type, TensorType) for dim in p.type.shape]
-    for var in entry.dim_vars():
-        if not any(is_solvable(dim, var) for dim in shapes):
-            raise LoweringError(
-                f"{module.name}.{entry.name}: no parameter's shape tells {var.name}: it stands nowhere by itself or "
-                "in a sum with integers; add a parameter with that extent"
-            )
 
 
 def _entry_body(

@@ -180,8 +180,8 @@ class _Inliner:
         """Statements stay a call, where any may."""
         if self.keeps is None:
             raise LoweringError(
-                f"{'.'.join(call.path)} is a @prim_func: its statements are a kernel, called by the entry alone; call it "
-                "from there"
+                f"{'.'.join(call.path)} is a @prim_func: its statements are a kernel, called by the entry alone; call "
+                "it from there"
             )
 
     def _arguments(self, call: FunctionCall, callee: Function, where: tuple[str, ...]) -> dict[str, Atom]:

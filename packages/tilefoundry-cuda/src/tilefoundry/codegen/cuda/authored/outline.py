@@ -168,8 +168,8 @@ class _Outliner:
 def _over_memory(name: str, params: tuple[Var, ...], body: Block, levels: tuple[Topology, ...]) -> Function:
     """The body as a function of its own.
 
-    What it reads is memory, whoever wrote it, so that a value's layout in another scope or in the host's text is none of
-    its parameters'.
+    What it reads is memory, whoever wrote it: what layout a value had in another scope, or in the host's text, is
+    nothing to its parameters.
     """
     plain = tuple(Var(_memory(p.type), p.name) for p in params)
     copier = Copier(Names(p.name for p in plain), values={p.name: p for p in plain})
