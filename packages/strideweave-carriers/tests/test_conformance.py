@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import strideweave as sw
+from strideweave.carriers import metal
 from strideweave.testing import CarrierConformance, ComputeConformance
 
 pytestmark = pytest.mark.spec("carrier-surface")
@@ -126,3 +127,36 @@ class TestPinned(CarrierConformance):
 class TestEvictableOnCUDA(CarrierConformance, ComputeConformance):
     def make(self, n, dtype):
         return sw.Evictable(sw.CUDA(n, dtype=dtype), sw.CPU(0, dtype=dtype))
+
+
+class MetalSurface(CarrierConformance, ComputeConformance):
+    """Metal on a Mac; elsewhere the same class over host memory, where a device of torch's stands in for MPS."""
+
+    def make(self, n, dtype):
+        return sw.Metal(n, dtype=dtype)
+
+
+if torch.backends.mps.is_available():
+
+    class TestMetal(MetalSurface):
+        pass
+
+else:
+
+    def test_metal_is_refused_where_there_is_no_such_device():
+        """Before anything is allocated, with the classes to use instead."""
+        for make in (lambda: sw.Metal(3), lambda: sw.Metal(0, dtype=sw.Int32), lambda: sw.Metal(-1)):
+            with pytest.raises(RuntimeError, match="no MPS device on this machine; use CPU or CUDA"):
+                make()
+
+    class TestMetalOverHostMemory(MetalSurface):
+        @pytest.fixture(autouse=True)
+        def stand_in(self, monkeypatch):
+            allocate = metal.allocate_flat
+
+            def allocate_here(n, dtype, device, empty):
+                assert device == "mps"
+                return allocate(n, dtype, "cpu", empty)
+
+            monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+            monkeypatch.setattr(metal, "allocate_flat", allocate_here)

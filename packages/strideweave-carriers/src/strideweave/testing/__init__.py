@@ -9,13 +9,25 @@ from .faults import Fault, Gate, fail_at, gated, sweep
 
 if TYPE_CHECKING:
     from .conformance import CarrierConformance, ComputeConformance
+    from .tiled_conformance import TiledConformance
 
-__all__ = ["CarrierConformance", "ComputeConformance", "Fault", "Gate", "fail_at", "gated", "sweep"]
+__all__ = [
+    "CarrierConformance",
+    "ComputeConformance",
+    "Fault",
+    "Gate",
+    "TiledConformance",
+    "fail_at",
+    "gated",
+    "sweep",
+]
 
 
 def __getattr__(name: str) -> object:
-    if name not in ("CarrierConformance", "ComputeConformance"):
+    if name in ("CarrierConformance", "ComputeConformance"):
+        from . import conformance as module
+    elif name == "TiledConformance":
+        from . import tiled_conformance as module
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import conformance
-
-    return getattr(conformance, name)
+    return getattr(module, name)

@@ -1,0 +1,93 @@
+"""Moves to, from and between two devices, whichever is current. Oracle: the values written at the source."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+import strideweave as sw
+
+pytestmark = [pytest.mark.gpu, pytest.mark.two_gpus, pytest.mark.spec("cuda-movement")]
+
+DELAY = 100_000_000  # cycles, about 0.05 s
+
+ACTS = {"blocking": sw.move, "begun": lambda *args: sw.move_async(*args).wait()}
+acts = pytest.mark.parametrize("act", ACTS.values(), ids=ACTS)
+current = pytest.mark.parametrize("current", [0, 1])
+
+
+def host(pinned, words):
+    carrier = sw.CPU(words.numel(), dtype=sw.Int32, pinned=pinned)
+    carrier.flat().copy_(words)
+    return sw.Tensor(carrier, 0, sw.Layout((words.numel(),)))
+
+
+def numbers(n):
+    return torch.randint(0, 1 << 30, (n,), dtype=torch.int32)
+
+
+@acts
+@current
+@pytest.mark.parametrize("device", [0, 1])
+@pytest.mark.parametrize("pinned", [True, False])
+@pytest.mark.parametrize("n", [1000, 3 << 20])
+def test_host_and_device_whichever_is_current(act, current, device, pinned, n):
+    words = numbers(n)
+    source, back = host(pinned, words), host(pinned, torch.zeros_like(words))
+    with torch.cuda.device(current):
+        there = act(source, sw.CUDA(n, dtype=sw.Int32, device=device))
+        assert there.carrier.device.index == device
+        assert torch.equal(there.carrier.flat().cpu(), words)
+        act(there, back.carrier)
+        assert torch.cuda.current_device() == current
+    assert torch.equal(back.carrier.flat(), words)
+
+
+@acts
+@current
+@pytest.mark.parametrize("way", [(0, 1), (1, 0), (1, 1)])
+def test_between_devices_whichever_is_current(act, current, way):
+    words = numbers(1 << 18)
+    first = sw.move(host(True, words), sw.CUDA(words.numel(), dtype=sw.Int32, device=way[0]))
+    with torch.cuda.device(current):
+        second = act(first, sw.CUDA(words.numel(), dtype=sw.Int32, device=way[1]))
+        assert torch.cuda.current_device() == current
+    assert second.carrier.device.index == way[1] and torch.equal(second.carrier.flat().cpu(), words)
+
+
+@acts
+@current
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_copy_waits_for_the_kernel_on_its_own_device(act, current, pinned):
+    n = 4096
+    for device in (0, 1):
+        carrier = sw.CUDA(n, dtype=sw.Int32, device=device)
+        torch.cuda.synchronize(device)
+        with torch.cuda.device(device):
+            torch.cuda._sleep(DELAY)
+            carrier.flat().add_(3)
+        with torch.cuda.device(current):
+            back = act(
+                sw.Tensor(carrier, 0, sw.Layout((n,))),
+                host(pinned, torch.zeros(n, dtype=torch.int32)).carrier,
+            )
+        assert set(back.tolist()) == {3}
+
+
+def test_fresh_threads_reach_both_devices():
+    """A thread that never called the runtime has no context of either device."""
+    words, seen = numbers(2000), []
+
+    def work(device, chosen):
+        if chosen:
+            torch.cuda.set_device(device)
+        there = sw.move(host(True, words), sw.CUDA(2000, dtype=sw.Int32, device=device))
+        late = sw.move_async(there, host(True, torch.zeros_like(words)).carrier).wait()
+        seen.append(torch.equal(late.carrier.flat(), words))
+
+    threads = [threading.Thread(target=work, args=(d, c)) for d in (0, 1) for c in (True, False)]
+    [t.start() for t in threads]
+    [t.join(60) for t in threads]
+    assert seen == [True] * 4
