@@ -116,7 +116,7 @@ def test_a_result_type_is_refused(run):
 def test_a_func_body_cannot_call_a_prim_func(run):
     with pytest.raises(
         DslError,
-        match="f is a @prim_func without levels of its own, which a @prim_func launches; .* same class",
+        match=r"f is a @prim_func without levels of its own, which a @prim_func launches; .* same class",
     ):
         run(
             """
