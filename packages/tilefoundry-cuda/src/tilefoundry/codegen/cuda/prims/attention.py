@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 
+from tilefoundry.codegen.cuda.attention_tiles import ATTENTION_THREADS, attention_blocks
 from tilefoundry.codegen.cuda.authored.memory import BARRIER_TYPE
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed, PlacementWarning
 from tilefoundry.codegen.cuda.statements import TileAttend
@@ -21,17 +22,11 @@ from tilefoundry.ir.tir import (
     sum_dtype,
     walk_tir,
 )
-from tilefoundry.ir.types import Dim, DType, TensorType, ceildiv, scalar, type_dim_vars
+from tilefoundry.ir.types import DType, TensorType, scalar, type_dim_vars
 from tilefoundry.ir.types.dim import product
 from tilefoundry.ir.types.shard import Layout, Mesh, Topology
 
-__all__ = ["ATTENTION_THREADS", "is_attention", "lower_attention"]
-
-ATTENTION_THREADS = 128
-"""Of a block: four warps of 16 rows each where matrix instructions multiply."""
-
-_MATRIX_DIMS, _MATRIX_ROWS, _PLAIN_ROWS = 256, 64, 8
-"""Most dim that matrix instructions take, rows of a tile with them, and without: the runtime's own numbers."""
+__all__ = ["is_attention", "lower_attention"]
 
 _MOST_DIM = {4: 1024, 8: 512}
 """Most dim of queries, keys and values by bytes of a sum: a tile's queries lie in shared memory."""
@@ -71,7 +66,10 @@ def lower_attention(function: PrimFunction) -> PrimFunction:
         partial if parts > 1 else None,
         barrier if parts > 1 else None,
     )
-    levels = (Topology("cta", _blocks(q, k, dim, width, parts)), Topology("thread", ATTENTION_THREADS))
+    levels = (
+        Topology("cta", attention_blocks(q, k, dim, width, parts)),
+        Topology("thread", ATTENTION_THREADS),
+    )
     mesh = Mesh(levels, Layout(tuple(level.extent for level in levels)), ("b", "t"))
     extents = dict.fromkeys(var for param in function.params for var in type_dim_vars(param.type))
     params = (
@@ -95,18 +93,6 @@ def _dim(name: str, operand: str, type_: TensorType) -> int:
             "tf.attention in a @func"
         )
     return dim
-
-
-def _blocks(q: TensorType, k: TensorType, dim: int, width: int, parts: int) -> Dim:
-    """As many as there are tiles of rows and parts; blocks take them in turn."""
-    matrix = q.dtype in (DType.f16, DType.bf16) and all(
-        n % 16 == 0 and n <= _MATRIX_DIMS for n in (dim, width)
-    )
-    heads, shared = q.shape[1], k.shape[1]
-    per = heads // shared if isinstance(heads, int) and isinstance(shared, int) else 1
-    tiles = ceildiv(product((per, q.shape[2])), _MATRIX_ROWS if matrix else _PLAIN_ROWS)
-    blocks = product((q.shape[0], shared, tiles, parts))
-    return max(blocks, 1) if isinstance(blocks, int) else blocks
 
 
 def _taken(function: PrimFunction, stmt: TileAttention) -> set[str]:

@@ -1,4 +1,4 @@
-"""Attention as one kernel: clusters of blocks take the queries that share keys, a few at a time."""
+"""Attention as one kernel: clusters of blocks take the queries that share keys, a few at a time; many go by tiles."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tilefoundry.codegen.cpu.schedule.whole import inputs_of
 from tilefoundry.codegen.cpu.views import View
 from tilefoundry.codegen.cuda.attention_forms import THREADS, TOGETHER, AttentionForm
 from tilefoundry.codegen.cuda.schedule.instances import Instances, Placement
+from tilefoundry.codegen.cuda.schedule.tiled_attention import is_tiled, tiled_instances, tiled_statements
 from tilefoundry.ir.core.expr import Call, Expr
 from tilefoundry.ir.passes import Names
 from tilefoundry.ir.tir import Evaluate, TirStmt, Verbatim
@@ -18,7 +19,9 @@ __all__ = ["attention_instances", "attention_statements", "check_attention"]
 
 
 def attention_instances(call: Call, spec: KernelSpec) -> Instances:
-    """A cluster for every few queries of every group of heads."""
+    """A cluster for every few queries of every group of heads, or a block for every tile of many."""
+    if is_tiled(call):
+        return tiled_instances(call)
     form = _form(call)
     batch, shared = inputs_of(call, spec)[1].shape[:2]
     groups = product((batch, shared, ceildiv(form.queries, form.rows), TOGETHER))
@@ -32,6 +35,10 @@ def check_attention(call: Call, spec: KernelSpec, placement: Placement) -> None:
         NotFollowed: blocks that clusters do not divide, or more threads than sums have room for.
     """
     wanted = attention_instances(call, spec)
+    if is_tiled(call):
+        if placement.thread_count != wanted.threads[0]:
+            placement.refuse(f"its tiles are computed by blocks of {wanted.threads[0]} threads", wanted)
+        return
     if isinstance(placement.blocks, int) and placement.blocks % TOGETHER:
         placement.refuse(f"its blocks work in groups of {TOGETHER}", wanted)
     if placement.thread_count > THREADS:
@@ -40,6 +47,8 @@ def check_attention(call: Call, spec: KernelSpec, placement: Placement) -> None:
 
 def attention_statements(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
     """The one call of the runtime."""
+    if is_tiled(call):
+        return tiled_statements(call, spec, names)
     q, k, v, *lengths = inputs_of(call, spec)
     length: Expr = (
         view_expr(_per_batch(lengths[0], k.shape[0])) if lengths else Verbatim.of("ops::every_key{}")
