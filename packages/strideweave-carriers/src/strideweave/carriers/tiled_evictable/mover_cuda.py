@@ -43,11 +43,11 @@ class Prepared:
     mark more work than needed, never less. ``thread`` is None once that submission has ended.
     """
 
-    __slots__ = ("_event", "_idle", "_lock", "stream", "thread")
+    __slots__ = ("_event", "_idle", "_lock", "_marks", "stream", "thread")
 
-    def __init__(self, stream: torch.cuda.Stream | None) -> None:
+    def __init__(self, stream: torch.cuda.Stream | None, marks: Marks | None) -> None:
         self.thread: int | None = threading.get_ident()
-        self.stream = stream
+        self.stream, self._marks = stream, marks
         self._event: Any = None
         self._idle = False
         self._lock = threading.Lock()
@@ -55,7 +55,7 @@ class Prepared:
     @property
     def event(self) -> Any:
         """The event, recorded once; None where nothing is left to wait for, or while a graph is being captured."""
-        if self.stream is None:
+        if self.stream is None or self._marks is None:
             return None
         with self._lock:
             if self._event is None and not self._idle:
@@ -63,8 +63,13 @@ class Prepared:
                 with beside_captures():
                     self._idle = driver.is_there() and driver.is_idle(self.stream)
                 if not self._idle:
-                    self._event = self.stream.record_event()
+                    self._event = self._marks.take()
             return self._event
+
+    def __del__(self) -> None:
+        # Appends to a list: no lock is taken and no device is called.
+        if self._event is not None and self._marks is not None:
+            self._marks.give(self._event)
 
 
 def _met(key: tuple[int, int], stream: torch.cuda.Stream) -> tuple[torch.cuda.Stream, Reaper, Marks]:
@@ -77,9 +82,12 @@ def _met(key: tuple[int, int], stream: torch.cuda.Stream) -> tuple[torch.cuda.St
         return found
 
 
-def _reaper_of(stream: torch.cuda.Stream) -> Reaper:
-    key = stream.device_index, stream.cuda_stream
-    return (_streams.get(key) or _met(key, stream))[1]
+def _own(device: int) -> tuple[torch.cuda.Stream, Reaper, Marks]:
+    """The calling thread's stream, its reaper and events."""
+    import torch
+
+    key = device, torch._C._cuda_getCurrentRawStream(device)
+    return _streams.get(key) or _met(key, current_stream(device))
 
 
 def _require_held(core: Any, codes: Sequence[int]) -> None:
@@ -102,8 +110,10 @@ class CudaMover:
         """See ``HostMover.prepare``."""
         import torch
 
-        capturing = torch.cuda.is_current_stream_capturing()
-        return Prepared(None if capturing else current_stream(self.device))
+        if torch.cuda.is_current_stream_capturing():
+            return Prepared(None, None)
+        stream, _, marks = _own(self.device)
+        return Prepared(stream, marks)
 
     def seal(self, prepared: Prepared) -> None:
         """See ``HostMover.seal``."""
@@ -222,7 +232,8 @@ class CudaMover:
                 job()
                 ended(None)
                 return None
-            return _watched(job, stream, _reaper_of(stream), ended, waited)
+            _, reaper, marks = _own(self.device)
+            return _watched(job, reaper, marks, ended, waited)
         on = lane(self.device, "d2d")
         event = prepared.event
         if event is not None:
@@ -240,8 +251,7 @@ class CudaMover:
         if torch.cuda.is_current_stream_capturing():
             _require_held(core, codes)
             return CAPTURED
-        key = self.device, torch._C._cuda_getCurrentRawStream(self.device)
-        return _streams.get(key) or _met(key, current_stream(self.device))
+        return _own(self.device)
 
     def after(self, here: Any, ended: Ended, waited: Completion[Any]) -> Any:
         """See ``HostMover.after``."""
@@ -262,7 +272,7 @@ class CudaMover:
         import torch
 
         with beside_captures(), torch.cuda.device(self.device), torch.cuda.stream(on.stream):
-            return _watched(job, on.stream, on.reaper, ended, waited)
+            return _watched(job, on.reaper, on.marks, ended, waited)
 
     def compute(self, job: Callable[[], None]) -> Completion[None]:
         """Run ``job``, which touches slabs alone, on a copy stream."""
@@ -301,23 +311,21 @@ class CudaMover:
 
 def _watched(
     job: Callable[[], None],
-    stream: torch.cuda.Stream,
     reaper: Reaper,
+    marks: Marks,
     ended: Ended,
     waited: Completion[Any],
-) -> torch.cuda.Event:
-    """Run ``job`` now and call ``ended`` once the stream has done it; what the job holds lives until then.
+) -> Any:
+    """Run ``job`` now and call ``ended`` once its stream has done it; what the job holds lives until then.
 
     A thread that waits for ``waited`` sees to it by itself.
     """
-    import torch
-
     job()
-    event = torch.cuda.Event()
-    event.record(stream)
+    event = marks.take()
 
     def settle(error: BaseException | None, keep: object = job) -> None:
         ended(error)
+        marks.give(event)
 
     waited.assist(reaper.watch(event, settle))
     return event
