@@ -34,7 +34,8 @@ def device(monkeypatch):
         ("_bound", SimpleNamespace(generation=forks.generation)),
     ):
         monkeypatch.setattr(driver, name, value)
-    monkeypatch.setattr(captures, "_exchange", lambda: None)
+    monkeypatch.setattr(captures, "_exchange", lambda: captures._no_driver)
+    monkeypatch.setattr(captures, "_cell", captures._Cell())
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     asked = SimpleNamespace(alone=True, current_device=lambda: 0, raw_stream=lambda index: CALLER)
     monkeypatch.setattr(cuda_straight, "_torch", lambda: asked)
@@ -293,7 +294,7 @@ def test_pageable_memory_is_the_drivers_for_whoever_waits_only(device, monkeypat
     up = cuda_straight.DeviceStraight("h2d")
     source = tensor.carrier
     with fail_at(1):
-        assert not up.submit(source, target, 0, SIZE, None)
+        assert not up.submit(tensor, source, target, 0, SIZE, straight_result, None)
         monkeypatch.setattr(cuda_straight, "LOOSE", SIZE - 1)
         assert up.perform(tensor, source, target, 0, SIZE, straight_result) is None
         monkeypatch.setattr(cuda_straight, "LOOSE", SIZE)

@@ -154,6 +154,7 @@ def test_stopping_settles_everything():
 
 
 def test_without_a_driver_there_is_no_capture_to_disturb(monkeypatch):
-    monkeypatch.setattr(captures, "_exchange", lambda: None)
+    monkeypatch.setattr(captures, "_exchange", lambda: captures._no_driver)
+    monkeypatch.setattr(captures, "_cell", captures._Cell())
     with captures.beside_captures():
         pass

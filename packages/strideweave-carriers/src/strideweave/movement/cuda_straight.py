@@ -7,7 +7,6 @@ for none between, so what can wait is done while the copy runs.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 from .. import forks, seam
 from ..carriers.cpu import CPU
@@ -15,14 +14,11 @@ from ..carriers.cuda import CUDA
 from ..carriers.torch_storage import TorchStorage
 from ..tensor import Tensor
 from . import driver
-from .captures import leave_captures, pass_captures
+from .captures import beside_captures, leave_captures, pass_captures
 from .cuda import order_after_caller, refuse_capture
 from .cuda_lanes import lane
 from .flight import Flight
 from .straight import Result
-
-if TYPE_CHECKING:
-    pass
 
 LOOSE = 8 << 20
 """Up to this many bytes the driver copies memory that is not page-locked faster than the ring of buffers does."""
@@ -52,8 +48,10 @@ class DeviceStraight:
         self._direction = direction
         self._up = direction == "h2d"
 
-    def _stream(self, source: TorchStorage, target: TorchStorage, loose: bool) -> tuple[int, int] | None:
-        """The device's index and the handle of its current stream; None where the copy needs help.
+    def _way(
+        self, source: TorchStorage, target: TorchStorage, loose: bool
+    ) -> tuple[driver.Calls, int, int] | None:
+        """The driver, the device's index and its current stream's handle; None where the copy needs help.
 
         That is so for memory that is not page-locked unless ``loose``, and for a device that is not the current one.
 
@@ -62,19 +60,20 @@ class DeviceStraight:
         """
         host, device = (source, target) if self._up else (target, source)
         assert isinstance(host, CPU) and isinstance(device, CUDA)
-        if not (host.is_pinned() or (loose and host.pinning is None)):
-            return None
-        if device._born != forks.generation or not driver.is_there():
+        if not (host.is_pinned() or (loose and host.pinning is None)) or device._born != forks.generation:
             return None
         asked, index = _torch(), device._flat.get_device()
         if not asked.alone and asked.current_device() != index:
+            return None
+        calls = driver.bound(index)
+        if calls is None:
             return None
         seam.enter("submit")
         stream = asked.raw_stream(index)
         # The legacy stream cannot be captured.
         if stream:
             refuse_capture()
-        return index, stream
+        return calls, index, stream
 
     def perform(
         self,
@@ -89,46 +88,72 @@ class DeviceStraight:
 
         A copy of memory that is not page-locked is right here, where nothing goes on before it has ended.
         """
-        found = self._stream(source, target, nbytes <= LOOSE)
-        if found is None:
+        way = self._way(source, target, nbytes <= LOOSE)
+        if way is None:
             return None
-        index, stream = found
-        calls = driver.bound(index)
-        before = pass_captures()
+        calls, _, stream = way
+        host = source if self._up else target
+        assert isinstance(host, CPU)
+        if host.is_pinned():
+            return self._copied(calls, stream, tensor, source, target, at, nbytes, finished)
+        with beside_captures():
+            return self._copied(calls, stream, tensor, source, target, at, nbytes, finished)
+
+    def _copied(
+        self,
+        calls: driver.Calls,
+        stream: int,
+        tensor: Tensor,
+        source: TorchStorage,
+        target: TorchStorage,
+        at: int,
+        nbytes: int,
+        finished: Result,
+    ) -> Tensor:
+        seam.enter("copy")
         try:
-            seam.enter("copy")
+            # Captures of other threads allow a copy of page-locked memory to be queued, unlike waiting for it.
             status = calls.copy(target._flat.data_ptr(), source._flat.data_ptr() + at, nbytes, stream)
             if status:
                 driver.refuse(status, f"copy of {nbytes} bytes")
+            return finished(tensor, target)
+        finally:
+            before = pass_captures()
             try:
-                return finished(tensor, target)
-            finally:
                 # Not an event: waiting for one yields the core, which adds a tenth of a millisecond.
                 status = calls.stream_synchronize(stream)
-                if status:
-                    driver.refuse(status, "work of the device")
-        finally:
-            leave_captures(before)
+            finally:
+                leave_captures(before)
+            if status:
+                driver.refuse(status, "work of the device")
 
     def submit(
-        self, source: TorchStorage, target: TorchStorage, at: int, nbytes: int, flight: Flight
+        self,
+        tensor: Tensor,
+        source: TorchStorage,
+        target: TorchStorage,
+        at: int,
+        nbytes: int,
+        finished: Result,
+        flight: Flight,
     ) -> bool:
         """See ``Straight.submit``. On the lane's stream, after what the caller's had queued."""
-        found = self._stream(source, target, False)
-        if found is None:
+        way = self._way(source, target, False)
+        if way is None:
             return False
-        index, stream = found
-        calls, on = driver.bound(index), lane(index, self._direction)
+        calls, index, stream = way
+        on = lane(index, self._direction)
         before = pass_captures()
         try:
             if calls.stream_query(stream) == driver.NOT_READY:
                 order_after_caller(on, index)
-            flight.keep = source._flat, target._flat
+            seam.enter("copy")
+            goal, origin = flight.keep = target._flat, source._flat
             try:
-                seam.enter("copy")
-                status = calls.copy(target._flat.data_ptr(), source._flat.data_ptr() + at, nbytes, on.handle)
+                status = calls.copy(goal.data_ptr(), origin.data_ptr() + at, nbytes, on.handle)
                 if status:
                     driver.refuse(status, f"copy of {nbytes} bytes")
+                flight.tensor = finished(tensor, target)
                 on.carry(flight, nbytes)
             except BaseException:
                 on.stream.synchronize()

@@ -33,7 +33,7 @@ BATCH = 4
 Batch = Callable[[int, int, int, int, int], int]
 
 
-class _Calls:
+class Calls:
     """The driver's functions, with their types said once."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -93,9 +93,9 @@ def _batched(library: ctypes.CDLL) -> Batch | None:
 
 
 @cache
-def _calls() -> _Calls | None:
+def _calls() -> Calls | None:
     try:
-        return _Calls(ctypes.CDLL("libcuda.so.1"))
+        return Calls(ctypes.CDLL("libcuda.so.1"))
     except (OSError, AttributeError):
         return None
 
@@ -116,17 +116,18 @@ def _bind(stream: torch.cuda.Stream) -> None:
         _bound.generation = forks.generation
 
 
-def bound(device: int) -> _Calls:
-    """The driver's functions, with the context of ``device``, torch's current one, made the thread's.
+def bound(device: int) -> Calls | None:
+    """The driver's functions, with the context of ``device``, torch's current one, made the thread's; None without one.
 
     For callers to whom a microsecond matters: they pass addresses and handles of streams, and hand a status that is
     not 0 to ``refuse``.
     """
-    if getattr(_bound, "generation", None) != forks.generation:
+    calls = _calls()
+    if calls is not None and getattr(_bound, "generation", None) != forks.generation:
         import torch
 
         _bind(torch.cuda.current_stream(device))
-    return _calls()  # type: ignore[return-value] # the caller has asked
+    return calls
 
 
 def refuse(status: int, what: str) -> NoReturn:

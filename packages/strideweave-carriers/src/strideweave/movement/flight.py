@@ -19,11 +19,12 @@ class Flight(Completion["Tensor"]):
 
     __slots__ = ("_held", "convoy", "keep", "tensor")
 
-    def __init__(self, source: Carrier, target: Carrier, tensor: Tensor) -> None:
+    def __init__(self, source: Carrier, target: Carrier) -> None:
         Completion.__init__(self)
         # Of two threads that end it one finds the carriers gone. A handle does not keep the source alive afterwards.
         self._held = [(source, target)]
-        self.tensor = tensor
+        self.tensor: Tensor | None = None
+        """What it gives, made before anything can end it."""
         self.convoy: Convoy | None = None
         """The device copies that it is one of; None where the host copies."""
         self.keep: Any = None
@@ -32,10 +33,8 @@ class Flight(Completion["Tensor"]):
     def ended(self, error: BaseException | None) -> None:
         """Let both carriers go and settle."""
         if self._let_go(error is None):
-            if error is None:
-                self.resolve(self.tensor)
-            else:
-                self.reject(error)
+            self._settle(self.tensor if error is None else None, error)
+            self.tensor = None
 
     def abandon(self) -> None:
         """It was never begun, or has failed before anybody got a handle: let both carriers go."""

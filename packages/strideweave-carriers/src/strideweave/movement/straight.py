@@ -44,8 +44,20 @@ class Straight(Protocol):
         """
         ...
 
-    def submit(self, source: Any, target: Any, at: int, nbytes: int, flight: Flight) -> bool:
-        """Begin to copy and have ``flight.ended`` called at the end; False where that takes another way."""
+    def submit(
+        self,
+        tensor: Tensor,
+        source: Any,
+        target: Any,
+        at: int,
+        nbytes: int,
+        finished: Result,
+        flight: Flight,
+    ) -> bool:
+        """Begin to copy and have ``flight``, which ``finished`` gives its tensor, end once all is in place.
+
+        False where that takes another way.
+        """
         ...
 
 
@@ -85,18 +97,17 @@ def begin_straight(tensor: Any, carrier: Any, finished: Result) -> AwaitMove[Ten
     how = _table.get((type(source), type(carrier)))
     if how is None or how.grows or not _alike(source, carrier) or not try_hold_pair(source, carrier):
         return None
-    flight = begun = None
+    flight, begun = Flight(source, carrier), False
     try:
         need = tensor._layout._extent[1]
         if carrier._count < need:
             return None
         size = carrier._dtype.itemsize
-        flight = Flight(source, carrier, finished(tensor, carrier))
-        begun = how.submit(source, carrier, tensor._offset * size, need * size, flight)
+        begun = how.submit(tensor, source, carrier, tensor._offset * size, need * size, finished, flight)
         return AwaitMove(flight) if begun else None
     finally:
         if not begun:
-            flight.abandon() if flight is not None else drop_pair(source, carrier, False)
+            flight.abandon()
 
 
 def _alike(source: Carrier, target: Carrier) -> bool:
@@ -124,11 +135,21 @@ class HostStraight:
             copy(goal, origin + at, nbytes)
         return finished(tensor, target)
 
-    def submit(self, source: CPU, target: CPU, at: int, nbytes: int, flight: Flight) -> bool:
+    def submit(
+        self,
+        tensor: Tensor,
+        source: CPU,
+        target: CPU,
+        at: int,
+        nbytes: int,
+        finished: Result,
+        flight: Flight,
+    ) -> bool:
         """See ``Straight.submit``: the pool copies."""
         if target.shares_storage(source):
             return False
         seam.enter("submit")
+        flight.tensor = finished(tensor, target)
         runs = (Run(at, 0, nbytes),)
         part = pool().submit(lambda: copy_runs(source, target, runs))
         flight.assist(part)
@@ -162,6 +183,15 @@ class FileStraight:
             if done < nbytes:
                 target.grow(0)
 
-    def submit(self, source: FileBacked, target: CPU, at: int, nbytes: int, flight: Flight) -> bool:
+    def submit(
+        self,
+        tensor: Tensor,
+        source: FileBacked,
+        target: CPU,
+        at: int,
+        nbytes: int,
+        finished: Result,
+        flight: Flight,
+    ) -> bool:
         """See ``Straight.submit``."""
         return False
