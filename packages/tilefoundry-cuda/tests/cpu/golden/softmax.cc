@@ -12,8 +12,6 @@ void kernel_k0_reduce_exp_sub(const f32* const x, f32* const output, const index
   // row_sum = tf.reduce(weight, axes=(1), keepdim=True, kind=sum): f32[N, 1]
   // v0 = tf.div(weight, row_sum): f32[N, M]
   parallel_for(N, M * 15, [=](index_t begin, index_t end) TILEFOUNDRY_CHUNK {
-    const Scratch<f32> weight_row_memory_(M);
-    f32* const weight_row = weight_row_memory_;
     for (index_t item = begin; item < end; ++item) {
       f32 row_max_total = -std::numeric_limits<f32>::infinity();
       auto row_max_total_key_ = key_for_max(row_max_total);
@@ -31,12 +29,12 @@ void kernel_k0_reduce_exp_sub(const f32* const x, f32* const output, const index
         const f32 x_at_2 = x[M * item + j_2];
         const f32 shifted = x_at_2 - row_max_total;
         const f32 weight = ops::exp_op{}(shifted);
-        weight_row[j_2] = weight;
+        output[M * item + j_2] = weight;
         row_sum_total += weight;
       }
 #pragma omp simd
       for (index_t j_3 = 0; j_3 < M; ++j_3) {
-        const f32 v0 = weight_row[j_3] / row_sum_total;
+        const f32 v0 = output[M * item + j_3] / row_sum_total;
         output[M * item + j_3] = v0;
       }
     }

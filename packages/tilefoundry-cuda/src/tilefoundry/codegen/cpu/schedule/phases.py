@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tilefoundry.codegen.cpu.nest import ARRANGE
-from tilefoundry.codegen.cpu.schedule.plan import Loop, Plan, sample
+from tilefoundry.codegen.cpu.schedule.plan import Access, Loop, Plan, sample
 from tilefoundry.codegen.cpu.schedule.scope import Scope, as_index, buffer_var, index_var
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
@@ -25,7 +25,7 @@ from tilefoundry.ir.tir import (
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, scalar
 from tilefoundry.ir.types.dim import product
 
-__all__ = ["RowPasses", "accumulator_dtype", "final_value", "spilled_values"]
+__all__ = ["RowPasses", "accumulator_dtype", "final_value", "lent_outputs", "spilled_values"]
 
 _RECOMPUTE = 4
 """Scalar operations up to which a value is computed again in a later pass instead of being kept."""
@@ -87,6 +87,37 @@ def spilled_values(plan: Plan) -> tuple[str, ...]:
     return tuple(wanted)
 
 
+def lent_outputs(plan: Plan, kept: tuple[str, ...], inner: Loop) -> dict[str, Access]:
+    """Kept value -> the place of an output of its type that is written later, at the same coordinates and last of all.
+
+    The row of such an output has to be brought into the cache anyway: done while the value is computed, that costs no
+    time, and the row needs no memory of its own.
+    """
+    last = max(plan.phase(name) for name in plan.outputs)
+    reads = {access.view.buffer for access in plan.accesses()} - {
+        plan.store(o).view.buffer for o in plan.outputs
+    }
+    lent: dict[str, Access] = {}
+    for output in plan.outputs:
+        access = plan.store(output)
+        if access.view.buffer in reads or access.stride(inner.axis) != 1 or plan.phase(output) != last:
+            continue
+        if any(axis not in access.axes for axis, extent in enumerate(plan.nest.extents) if extent != 1):
+            continue
+        fitting = (name for name in kept if name not in lent and _fits(plan, name, output, access.view.dtype))
+        found = next(fitting, None)
+        if found is not None:
+            lent[found] = access
+    return lent
+
+
+def _fits(plan: Plan, name: str, output: str, dtype: DType) -> bool:
+    type_ = plan.call(name).type
+    assert isinstance(type_, TensorType)
+    earlier = plan.phase(name) < plan.phase(output) and name not in plan.outputs
+    return earlier and compute_dtype(type_.dtype) is dtype
+
+
 @dataclass(slots=True)
 class RowPasses:
     """Writes the passes over the inner loops of one row.
@@ -97,6 +128,7 @@ class RowPasses:
         loops: the inner loops, outermost first; the last is the vector loop.
         bounds: start and stop of the vector loop.
         buffers: kept value -> its row buffer.
+        lent: kept value -> the place of the output that it is kept in.
     """
 
     plan: Plan
@@ -104,6 +136,7 @@ class RowPasses:
     loops: tuple[Loop, ...]
     bounds: tuple[Dim, Dim]
     buffers: dict[str, Var] = field(default_factory=dict)
+    lent: dict[str, Access] = field(default_factory=dict)
 
     def write(self) -> None:
         """Append every pass, then the stores of values that are one per row."""
@@ -124,7 +157,7 @@ class RowPasses:
     def _pass(self, phase: int) -> None:
         plan = self.plan
         reductions = [n for n in plan.binds if plan.is_reduction(n) and plan.phase(n) == phase + 1]
-        kept = [n for n in self.buffers if plan.phase(n) == phase]
+        kept = [n for n in (*self.buffers, *self.lent) if plan.phase(n) == phase]
         outputs = [n for n in plan.outputs if self._is_inner(n) and plan.phase(n) == phase]
         if not (reductions or kept or outputs):
             return
@@ -137,7 +170,7 @@ class RowPasses:
         values = {name: scope.value(plan.binds[name].target) for name in (*kept, *outputs)}
         operands = {name: self._operand(scope, name) for name in reductions}
         for name in kept:
-            scope.stmts.append(Store(self.buffers[name], self._flat(coords), values[name]))
+            scope.stmts.append(Store(*self._place(scope, name, coords), values[name]))
         for name in reductions:
             scope.stmts.append(Accumulate(totals[name], plan.call(name).attr("kind"), operands[name]))
         for name in outputs:
@@ -166,9 +199,16 @@ class RowPasses:
     def _recall(self, scope: Scope, phase: int) -> None:
         """Kept values of earlier passes are read from their buffers."""
         coords = {loop.axis: scope.coords[loop.axis] for loop in self.loops}
-        for name, buffer in self.buffers.items():
+        for name in (*self.buffers, *self.lent):
             if self.plan.phase(name) < phase:
-                scope.known[name] = Load.of(buffer, self._flat(coords))
+                scope.known[name] = Load.of(*self._place(scope, name, coords))
+
+    def _place(self, scope: Scope, name: str, coords: dict[int, Dim]) -> tuple[Var, Dim]:
+        """Buffer and element of a kept value at this point."""
+        access = self.lent.get(name)
+        if access is None:
+            return self.buffers[name], self._flat(coords)
+        return buffer_var(access.view), scope.index(access.view, access.axes)
 
     def _flat(self, coords: dict[int, Dim]) -> Dim:
         total: Dim = 0

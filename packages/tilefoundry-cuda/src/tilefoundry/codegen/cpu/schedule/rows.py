@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tilefoundry.codegen.cpu.schedule.phases import RowPasses, coordinates, row_buffers, spilled_values
+from tilefoundry.codegen.cpu.schedule.phases import (
+    RowPasses,
+    coordinates,
+    lent_outputs,
+    row_buffers,
+    spilled_values,
+)
 from tilefoundry.codegen.cpu.schedule.plan import Access, Loop, Plan, sample
 from tilefoundry.codegen.cpu.schedule.scope import Scope, as_index, index_var
 from tilefoundry.ir.core.expr import Var
@@ -42,7 +48,10 @@ def _reduced_rows(plan: Plan, names: Names, faults: dict[str, Var]) -> tuple[Tir
     row.stmts.extend(lets)
     length = product(loop.extent for loop in inner)
     passes = RowPasses(plan, row, inner, (0, inner[-1].extent))
-    passes.buffers, allocations = row_buffers(plan, spilled_values(plan), row, length)
+    kept = spilled_values(plan)
+    passes.lent = lent_outputs(plan, kept, inner[-1])
+    own = tuple(name for name in kept if name not in passes.lent)
+    passes.buffers, allocations = row_buffers(plan, own, row, length)
     passes.write()
     loop = For(item, _dim(begin), _dim(end), tuple(row.stmts))
     extent = product(loop_.extent for loop_ in outer)
