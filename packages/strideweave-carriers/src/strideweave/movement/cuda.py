@@ -21,6 +21,7 @@ from .captures import beside_captures
 from .completion import Completion
 from .cuda_lanes import Lane, NothingLeft, current_stream, lane, queued_on
 from .pool import DEMAND, pool
+from .portions import AHEAD, PORTION, Portions
 from .staging import better_gathered, device_bytes, drain, fill
 from .transfer import Run, Submitted
 
@@ -235,7 +236,12 @@ def _pinned(
         order_after_caller(on, device, after)
         if direction == "d2d" and _device(source) != device:
             order_after_caller(on, _device(source))
-        keep = _enqueue(source, target, runs if priority == DEMAND else _interruptible(runs), on)
+        pieces = runs if priority == DEMAND else _interruptible(runs)
+        if priority != DEMAND and sum(map(_NBYTES, pieces)) > AHEAD * PORTION:
+            portions = Portions(pieces, lambda part: _enqueue(source, target, part, on), on, (source, target))
+            portions.begin()
+            return portions.completion
+        keep = _enqueue(source, target, pieces, on)
         on.finish(completion, (source, target, keep))
     return completion
 

@@ -1,0 +1,94 @@
+"""Long copies in portions. Oracle: the pieces in order, and a lane that says when a portion is done."""
+
+from __future__ import annotations
+
+import random
+from contextlib import nullcontext
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strideweave.movement import portions
+from strideweave.movement.portions import AHEAD, PORTION, Portions, portions_of
+from strideweave.movement.transfer import Run
+
+
+class Lane:
+    """Keeps what is to follow each portion until the test lets it happen."""
+
+    device = 0
+
+    def __init__(self):
+        self.open = []
+
+    def follow(self, completion, settle):
+        self.open.append(settle)
+
+
+@pytest.fixture(autouse=True)
+def no_device(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device", lambda index: nullcontext())
+
+
+def pieces(sizes):
+    return [Run(k << 40, k << 41, nbytes) for k, nbytes in enumerate(sizes)]
+
+
+@given(st.lists(st.integers(1, PORTION // 2), max_size=30))
+def test_portions_are_the_pieces_in_order(sizes):
+    given = pieces(sizes)
+    found = portions_of(given)
+    assert [piece for portion in found for piece in portion] == given
+    for portion in list(found)[:-1]:
+        assert PORTION <= sum(p.nbytes for p in portion) < PORTION + PORTION // 2
+    assert all(found)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_few_are_queued_at_once_and_all_in_the_end(seed):
+    """Portions of one stream end in order; threads may notice it in another one."""
+    rng = random.Random(seed)
+    given = pieces([rng.randrange(1, PORTION) for _ in range(24)])
+    lane, queued = Lane(), []
+    copy = Portions(given, lambda part: queued.append(list(part)), lane, None)  # type: ignore[arg-type] # a stand-in
+    copy.begin()
+    while lane.open:
+        assert len(lane.open) <= AHEAD and not copy.completion.done
+        lane.open.pop(rng.randrange(len(lane.open)))(None)
+    assert [piece for portion in queued for piece in portion] == given
+    assert copy.completion.done and copy.completion.error is None
+
+
+@pytest.mark.parametrize("broken", range(5))
+@pytest.mark.parametrize("late", [False, True])
+def test_a_failure_settles_once_nothing_is_under_way(broken, late):
+    """``late``: the device fails at a portion that was queued, else the queueing of it."""
+    given, lane, queued, fault = pieces([PORTION] * 5), Lane(), [], RuntimeError("fault")
+
+    def queue(part):
+        queued.append(part)
+        if not late and len(queued) == broken + 1:
+            raise fault
+
+    copy = Portions(given, queue, lane, None)  # type: ignore[arg-type] # as above
+    if broken == 0 and not late:
+        with pytest.raises(RuntimeError, match="fault"):
+            copy.begin()
+        assert len(queued) == 1 and not lane.open
+        return
+    copy.begin()
+    ended = 0
+    while lane.open:
+        assert not copy.completion.done
+        settle = lane.open.pop(0)
+        settle(fault if late and ended == broken else None)
+        ended += 1
+    assert copy.completion.error is fault
+    assert len(queued) == (min(5, broken + AHEAD) if late else broken + 1)
+
+
+def test_the_portion_is_small_beside_what_one_waits_for():
+    """Two portions take a link of 55 GB/s some 1.2 ms."""
+    assert AHEAD * portions.PORTION / 55e9 < 1.5e-3
