@@ -56,16 +56,17 @@ class Carrier(ABC):
         self._owner: str | None = None
         self._released = False
         self._version = 0
-        self._readers = 0
-        self._writers = 0
+        # Lists, since taking one off is atomic: whoever ends a hold needs no lock. Holds begin under it.
+        self._readers: list[None] = []
+        self._writers: list[None] = []
         forks.renew(self)
 
     def renew_in_child(self) -> None:
         """In a forked child: fresh locks. What a thread of the parent was changing is of no use here."""
-        self._stranded = forks.left_locked(self._lock) or self._writers > 0 or self._slot_busy
+        self._stranded = forks.left_locked(self._lock) or bool(self._writers) or self._slot_busy
         self._lock, self._turns = threading.RLock(), None
         # Requests that read go on in the parent only.
-        self._readers, self._slot_busy = 0, False
+        self._readers, self._slot_busy = [], False
 
     # --- extension -------------------------------------------------------------------------------------
 
@@ -168,7 +169,8 @@ class Carrier(ABC):
     def _require_idle(self, verb: str) -> None:
         if self._readers or self._writers:
             raise RuntimeError(
-                f"{verb}: {self._readers + self._writers} request(s) still use this {self._name()}; wait for them first"
+                f"{verb}: {len(self._readers) + len(self._writers)} request(s) still use this {self._name()}; "
+                "wait for them first"
             )
 
     def require_live(self, verb: str) -> None:
@@ -233,25 +235,7 @@ class Carrier(ABC):
             self.require_live("read")
             if self._writers:
                 raise RuntimeError(f"read: a request still writes this {self._name()}; wait for it first")
-            self._readers += 1
-
-    def try_hold_for_read(self) -> bool:
-        """``hold_for_read`` if nothing stands in the way: neither waits nor says what does."""
-        with self._lock:
-            if self._released or self._stranded or self._writers or self._slot_busy:
-                return False
-            self._readers += 1
-            return True
-
-    def try_hold_for_write(self) -> bool:
-        """``hold_for_write`` if nothing stands in the way: neither waits nor says what does."""
-        with self._lock:
-            if self._owner is not None or not self._mutable or self._released or self._stranded:
-                return False
-            if self._readers or self._writers or self._slot_busy:
-                return False
-            self._writers += 1
-            return True
+            self._readers.append(None)
 
     def hold_for_compute(self) -> None:
         """``hold_for_read`` with the values on ``compute_carrier()``."""
@@ -259,21 +243,20 @@ class Carrier(ABC):
 
     def drop_read(self) -> None:
         """End a ``hold_for_read``."""
-        with self._lock:
-            self._readers -= 1
+        self._readers.pop()
 
     def hold_for_write(self, verb: str) -> None:
         """Reserve for a request that will write: nobody else reads, writes or releases until ``drop_write``."""
         with self._lock:
             self._await_slot()
             self.require_writable(verb)
-            self._writers += 1
+            self._writers.append(None)
 
     def drop_write(self, wrote: bool) -> None:
         """End a ``hold_for_write``; ``wrote`` advances the version."""
-        with self._lock:
-            self._writers -= 1
-            self._version += wrote
+        # Nobody else writes values until the hold is off.
+        self._version += wrote
+        self._writers.pop()
 
     def wrote(self) -> None:
         """Advance the version after a write of values."""

@@ -13,7 +13,7 @@ def try_hold_pair(source: Carrier, target: Carrier) -> bool:
     with source._lock:
         if source._released or source._stranded or source._writers or source._slot_busy:
             return False
-        source._readers += 1
+        source._readers.append(None)
     with target._lock:
         if not (
             target._readers
@@ -24,16 +24,14 @@ def try_hold_pair(source: Carrier, target: Carrier) -> bool:
             or target._owner is not None
             or not target._mutable
         ):
-            target._writers += 1
+            target._writers.append(None)
             return True
-    source.drop_read()
+    source._readers.pop()
     return False
 
 
 def drop_pair(source: Carrier, target: Carrier, wrote: bool) -> None:
     """End a ``try_hold_pair`` that succeeded; ``wrote`` advances the target's version."""
-    with target._lock:
-        target._writers -= 1
-        target._version += wrote
-    with source._lock:
-        source._readers -= 1
+    target._version += wrote
+    target._writers.pop()
+    source._readers.pop()
