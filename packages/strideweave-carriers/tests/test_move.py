@@ -164,3 +164,56 @@ def test_keyboard_interrupt_in_a_provider_leaves_the_carriers_usable():
 def test_exact_pairs_can_be_registered_once():
     with pytest.raises(ValueError, match="already"):
         sw.register_transfer(sw.CPU, sw.Generic, None)
+
+
+def test_a_file_is_read_into_whole_pages_of_the_carriers_own(tmp_path):
+    """Oracle: the file's bytes, through every door to them, before and after a tensor over the pages was asked for."""
+    import torch
+
+    count = 300_001
+    values = torch.arange(count, dtype=torch.int32)
+    (tmp_path / "data").write_bytes(values.numpy().tobytes())
+    tensor = sw.Tensor(sw.FileBacked(tmp_path / "data", mutable=False, dtype=sw.Int32), 0, sw.Layout(count))
+    with torch.inference_mode():
+        there = sw.move(tensor, sw.CPU(0, dtype=sw.Int32)).carrier
+    assert there.get_value(count - 1) == count - 1 and there.host_address() % 4096 == 0
+    there.set_value(0, 7)
+    address = there.host_address()
+    assert torch.equal(there.flat()[1:], values[1:]) and there.flat()[0] == 7
+    assert there.flat().data_ptr() == address == there.host_address() and there.size() == count
+    there.flat()[1] = 9
+    assert there.get_value(1) == 9 and not there.flat().is_inference()
+    again = sw.move(sw.Tensor(there, 1, sw.Layout(2)), sw.CPU(0, dtype=sw.Int32))
+    assert again.tolist() == [9, 2]
+    there.release()
+    assert there.size() == 0 and there.flat().numel() == 0
+    with fail_at(1, "read"), pytest.raises(Fault):
+        sw.move(tensor, target := sw.CPU(0, dtype=sw.Int32))
+    assert target.size() == 0 and target.version == 0 and target.flat().numel() == 0
+
+
+def test_threads_that_ask_for_the_tensor_first_get_one(tmp_path):
+    """Oracle: identity, and the bytes read."""
+    import threading
+
+    import torch
+
+    (tmp_path / "data").write_bytes(bytes(range(256)) * 8192)
+    source = sw.FileBacked(tmp_path / "data", mutable=False, dtype=sw.UInt8)
+    for _ in range(20):
+        carrier = sw.move(sw.Tensor(source, 0, sw.Layout(2 << 20)), sw.CPU(0, dtype=sw.UInt8)).carrier
+        seen, start = [], threading.Barrier(4)
+        threads = [
+            threading.Thread(target=lambda c=carrier, b=start, s=seen: (b.wait(), s.append(c.flat())))
+            for _ in range(4)
+        ]
+        [t.start() for t in threads], [t.join(10) for t in threads]
+        assert len(seen) == 4 and all(flat is seen[0] for flat in seen)
+        assert torch.equal(seen[0][:256], torch.arange(256, dtype=torch.uint8))
+
+
+def test_a_carrier_without_slots_shares_nothing_that_a_user_can_reach():
+    first, second = sw.CPU(0), sw.CPU(0)
+    first.flat().resize_(3)
+    assert second.flat().numel() == 0 and first.size() == 0 and sw.CPU(0).flat().numel() == 0
+    assert sw.move(source(), first).tolist() == [1.0, 2.0, 3.0]

@@ -9,8 +9,9 @@ from ..movement.pinning import Pinning, owns_pages
 from . import hostmemory
 from .arguments import as_count, default_dtype
 from .base import Carrier
+from .pages import Pages
 from .sealed import sealed
-from .torch_storage import WHOLE_PAGES, TorchStorage, allocate_flat, no_slots, whole_pages
+from .torch_storage import WHOLE_PAGES, TorchStorage, allocate_flat, no_slots
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +39,9 @@ class CPU(TorchStorage):
         empty: bool = False,
         pinned: bool = False,
     ) -> None:
-        kind, count = default_dtype(dtype), as_count(size, "CPU size")
+        # Empty carriers of a given type are made for single moves, which every function called here holds up.
+        kind = dtype if type(dtype) is DType else default_dtype(dtype)
+        count = size if type(size) is int and size >= 0 else as_count(size, "CPU size")
         if pointer is not None:
             flat = _wrap_pointer(pointer, count, kind)
         elif pinned:
@@ -77,9 +80,14 @@ class CPU(TorchStorage):
 
     def grow(self, n: int) -> None:
         if n * self._dtype.itemsize >= WHOLE_PAGES:
-            self._set_part(*whole_pages(n, self._dtype), n)
+            self._set_pages(Pages(n * self._dtype.itemsize), n)
         else:
             super().grow(n)
+
+    def grow_to_fill(self, n: int) -> memoryview:
+        """``grow(n)``; a view of the bytes, for whoever writes them all."""
+        self.grow(n)
+        return self._view()
 
     def free_storage(self) -> None:
         if self.pinning is not None:
@@ -109,12 +117,13 @@ class CPU(TorchStorage):
         self._view()[offset : offset + len(data)] = data
 
     def host_address(self) -> int | None:
-        part = self._memory
-        if part is not None:
-            return part[0].data_ptr() + part[1] * self._dtype.itemsize
-        return self._flat.data_ptr()
+        pages = self._pages
+        return self._flat.data_ptr() if pages is None else pages.address
 
     def _view(self) -> memoryview:
+        pages = self._pages
+        if pages is not None:
+            return pages.bytes()
         return (
             hostmemory.view(self._flat.data_ptr(), self.nbytes()) if self.size() else memoryview(bytearray())
         )

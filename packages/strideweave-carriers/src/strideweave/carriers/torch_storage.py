@@ -13,6 +13,7 @@ from ..dtypes import DType, as_dtype
 from .arguments import as_count
 from .base import Carrier
 from .hostmemory import PAGE
+from .pages import Pages
 
 if TYPE_CHECKING:
     import torch
@@ -73,17 +74,20 @@ def refuse_strange(tensor: torch.Tensor, verb: str) -> None:
         )
 
 
-class _Part:
-    """The flat tensor of a carrier whose slots are part of some memory; afterwards the carrier has it itself."""
+class _Late:
+    """The flat tensor over a carrier's pages, made when first asked for; from then on the carrier has it itself.
+
+    Making one takes as long as copying a hundred kilobytes, and whoever reads a file may move it on as bytes.
+    """
 
     def __get__(self, carrier: TorchStorage, owner: type) -> torch.Tensor:
-        held, own = carrier._memory, carrier.__dict__
-        if held is not None:
+        pages, own = carrier._pages, carrier.__dict__
+        if pages is not None:
             with plain_torch():
-                part = held[0].narrow(0, held[1], carrier._count)
+                flat = pages.tensor(carrier._count, carrier._dtype)
             # The first of several threads decides.
-            own.setdefault("_flat", part)
-            carrier._memory = None
+            own.setdefault("_flat", flat)
+            carrier._pages = None
         return own["_flat"]
 
 
@@ -92,11 +96,11 @@ class TorchStorage(Carrier):
 
     compute = True
     device_type = "cpu"
-    _memory: tuple[torch.Tensor, int] | None = None
+    _pages: Pages | None = None
     if TYPE_CHECKING:
         _flat: torch.Tensor
     else:
-        _flat = _Part()
+        _flat = _Late()
 
     def __init__(self, dtype: DType, mutable: bool, flat: torch.Tensor, shared: bool = False) -> None:
         super().__init__(dtype, mutable)
@@ -104,14 +108,11 @@ class TorchStorage(Carrier):
         self._shared = shared
 
     def _set_flat(self, flat: torch.Tensor) -> None:
-        self._flat, self._count, self._memory = flat, flat.numel(), None
+        self._flat, self._count, self._pages = flat, flat.numel(), None
 
-    def _set_part(self, memory: torch.Tensor, start: int, count: int) -> None:
-        """Keep the slots in ``count`` elements of ``memory`` from ``start`` on.
-
-        The tensor over them alone is made when asked for, which takes as long as copying a hundred kilobytes.
-        """
-        self._memory, self._count = (memory, start), count
+    def _set_pages(self, pages: Pages, count: int) -> None:
+        """Keep ``count`` slots in ``pages``."""
+        self._pages, self._count = pages, count
         self.__dict__.pop("_flat", None)
 
     @classmethod
@@ -203,27 +204,12 @@ def allocate_flat(n: int, dtype: DType, device: torch.device | str, empty: bool)
 
 
 def _fresh(n: int, dtype: DType, device: torch.device | str, empty: bool) -> torch.Tensor:
-    if n * dtype.itemsize >= WHOLE_PAGES and getattr(device, "type", device) == "cpu":
-        memory, start = _whole_pages(n, dtype, device, empty)
-        return memory.narrow(0, start, n)
-    return _unaligned(n, dtype, device, empty)
-
-
-def whole_pages(n: int, dtype: DType) -> tuple[torch.Tensor, int]:
-    """Uninitialised host memory, and the first of ``n`` elements in pages that are shared with nothing else."""
-    import torch
-
-    seam.enter("allocate")
-    if torch.is_inference_mode_enabled():
-        with torch.inference_mode(False):
-            return _whole_pages(n, dtype, "cpu", True)
-    return _whole_pages(n, dtype, "cpu", True)
-
-
-def _whole_pages(n: int, dtype: DType, device: torch.device | str, empty: bool) -> tuple[torch.Tensor, int]:
     size = dtype.itemsize
-    memory = _unaligned(n + 2 * PAGE // size, dtype, device, empty)
-    return memory, -memory.data_ptr() % PAGE // size
+    if n * size >= WHOLE_PAGES and getattr(device, "type", device) == "cpu":
+        # In whole pages, which are shared with nothing else.
+        spare = _unaligned(n + 2 * PAGE // size, dtype, device, empty)
+        return spare.narrow(0, -spare.data_ptr() % PAGE // size, n)
+    return _unaligned(n, dtype, device, empty)
 
 
 def _unaligned(n: int, dtype: DType, device: torch.device | str, empty: bool) -> torch.Tensor:

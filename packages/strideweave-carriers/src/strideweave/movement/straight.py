@@ -14,7 +14,7 @@ from .. import seam
 from ..carriers.base import Carrier
 from ..carriers.cpu import CPU
 from ..carriers.file_backed import FileBacked
-from ..carriers.hostmemory import copy, view
+from ..carriers.hostmemory import copy
 from ..carriers.pairs import drop_pair, try_hold_pair
 from ..tensor import Tensor
 from . import parallel
@@ -168,14 +168,12 @@ class FileStraight:
         """See ``Straight.perform``: reads in pieces between which an exit may cut in."""
         done = 0
         try:
-            target.grow(nbytes // target._dtype.itemsize)
+            room = target.grow_to_fill(nbytes // target._dtype.itemsize)
             seam.enter("submit")
-            address = target.host_address() or 0
             for start in range(0, nbytes, CHUNK):
                 seam.enter("copy")
                 checkpoint()
-                length = min(CHUNK, nbytes - start)
-                source._extents.read(at + start, view(address + start, length))
+                source._extents.read(at + start, room[start : start + CHUNK])
             result = finished(tensor, target)
             done = nbytes
             return result
