@@ -1,10 +1,12 @@
 """The CPU target beside torch eager with the same threads: pointwise and row ops, MiniLM's forward, tiny calls.
 
-    python benchmarks/cpu_kernels.py [--rounds 15] [--threads 2] [--only minilm] [--json out.json]
+    python benchmarks/cpu_kernels.py [--rounds 15] [--threads 1] [--threads 2] [--shape 2048x1024] [--only softmax]
 
 Rounds are interleaved in one process, so that other load meets all contenders alike; shown are the medians and the best
-times, and the ratio to torch by each. Inputs are random; eager runs its chain of ops under inference mode. For the tiny
-calls the floor is the exported function called through tvm_ffi with outputs given, in processor time of the caller.
+times, and the ratio to torch by each. Inputs are random; eager runs its ops under inference mode. On one thread the
+times are processor times, which other load does not inflate. ``--shape`` and ``--threads`` may be given several times;
+by default shapes lie in the second-level cache, in the last-level one, and in memory. For the tiny calls the floor is
+the exported function called through tvm_ffi with outputs given, in processor time of the caller.
 """
 
 from __future__ import annotations
@@ -25,87 +27,85 @@ from tilefoundry.dsl import Tensor, tf
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests-integration"))
 
-SHAPE = (2048, 1024)
+SHAPES = ("64x1024", "2048x1024", "16384x1024")
 F = torch.nn.functional
-
-
-@func
-def gate(x: Tensor[SHAPE, "f32"], y: Tensor[SHAPE, "f32"]) -> Tensor[SHAPE, "f32"]:
-    return tf.silu(x) * y
-
-
-@func
-def chain(x: Tensor[SHAPE, "f32"], y: Tensor[SHAPE, "f32"]) -> Tensor[SHAPE, "f32"]:
-    return tf.tanh(x * 0.5 + y) * x + 1.0
-
-
-@func
-def gelu(x: Tensor[SHAPE, "f32"], b: Tensor[(SHAPE[1],), "f32"]) -> Tensor[SHAPE, "f32"]:
-    return tf.gelu(x + b)
-
-
-@func
-def add(x: Tensor[SHAPE, "f32"], y: Tensor[SHAPE, "f32"]) -> Tensor[SHAPE, "f32"]:
-    return x + y
-
-
-@func
-def half(x: Tensor[SHAPE, "bf16"], y: Tensor[SHAPE, "bf16"]) -> Tensor[SHAPE, "bf16"]:
-    return tf.silu(x) * y
-
-
-@func
-def softmax(x: Tensor[SHAPE, "f32"]) -> Tensor[SHAPE, "f32"]:
-    return tf.softmax(x)
-
-
-@func
-def rms(x: Tensor[SHAPE, "f32"], w: Tensor[(SHAPE[1],), "f32"]) -> Tensor[SHAPE, "f32"]:
-    return tf.rms_norm(x, w, eps=1e-6)
-
-
-@func
-def layer(
-    x: Tensor[SHAPE, "f32"], w: Tensor[(SHAPE[1],), "f32"], b: Tensor[(SHAPE[1],), "f32"]
-) -> Tensor[SHAPE, "f32"]:
-    return tf.layer_norm(x, w, b, axis=-1, eps=1e-5)
-
-
-@func
-def total(x: Tensor[SHAPE, "f32"]) -> Tensor[(SHAPE[0],), "f32"]:
-    return tf.reduce(x, axes=(1,), keepdim=False, kind="sum")
-
-
-@func
-def columns(x: Tensor[SHAPE, "f32"]) -> Tensor[(SHAPE[1],), "f32"]:
-    return tf.reduce(x, axes=(0,), keepdim=False, kind="sum")
-
-
-@func
-def rms_half(x: Tensor[SHAPE, "bf16"], w: Tensor[(SHAPE[1],), "bf16"]) -> Tensor[SHAPE, "bf16"]:
-    return tf.rms_norm(x, w, eps=1e-6)
-
-
-N = (SHAPE[1],)
-KERNELS: tuple[tuple[str, object, Callable[..., torch.Tensor]], ...] = (
-    ("add", add, lambda x, y: x + y),
-    ("silu(x) * y", gate, lambda x, y: F.silu(x) * y),
-    ("tanh(x / 2 + y) * x + 1", chain, lambda x, y: torch.tanh(x * 0.5 + y) * x + 1.0),
-    ("gelu(x + bias)", gelu, lambda x, b: F.gelu(x + b)),
-    ("silu(x) * y, bf16", half, lambda x, y: F.silu(x) * y),
-    ("softmax", softmax, lambda x: torch.softmax(x, -1)),
-    ("rms_norm", rms, lambda x, w: F.rms_norm(x, N, w, 1e-6)),
-    ("rms_norm, bf16", rms_half, lambda x, w: F.rms_norm(x, N, w, 1e-6)),
-    ("layer_norm", layer, lambda x, w, b: F.layer_norm(x, N, w, b, 1e-5)),
-    ("row sums", total, lambda x: x.sum(1)),
-    ("column sums", columns, lambda x: x.sum(0)),
-)
 TORCH = {"f32": torch.float32, "bf16": torch.bfloat16}
+Form = Callable[..., torch.Tensor]
+Calls = tuple[Callable[[], object], Callable[[], object]]
 
 
-def kernel_case(
-    program: object, form: Callable[..., torch.Tensor]
-) -> tuple[Callable[[], object], Callable[[], object]]:
+def kernels_of(shape: tuple[int, int]) -> tuple[tuple[str, object, Form], ...]:
+    """(name, our program, torch's chain of ops) for tensors of ``shape``."""
+    rows, width = shape
+
+    @func
+    def gate(x: Tensor[shape, "f32"], y: Tensor[shape, "f32"]) -> Tensor[shape, "f32"]:
+        return tf.silu(x) * y
+
+    @func
+    def chain(x: Tensor[shape, "f32"], y: Tensor[shape, "f32"]) -> Tensor[shape, "f32"]:
+        return tf.tanh(x * 0.5 + y) * x + 1.0
+
+    @func
+    def gelu(x: Tensor[shape, "f32"], b: Tensor[(width,), "f32"]) -> Tensor[shape, "f32"]:
+        return tf.gelu(x + b)
+
+    @func
+    def add(x: Tensor[shape, "f32"], y: Tensor[shape, "f32"]) -> Tensor[shape, "f32"]:
+        return x + y
+
+    @func
+    def half(x: Tensor[shape, "bf16"], y: Tensor[shape, "bf16"]) -> Tensor[shape, "bf16"]:
+        return tf.silu(x) * y
+
+    @func
+    def softmax(x: Tensor[shape, "f32"]) -> Tensor[shape, "f32"]:
+        return tf.softmax(x)
+
+    @func
+    def rms(x: Tensor[shape, "f32"], w: Tensor[(width,), "f32"]) -> Tensor[shape, "f32"]:
+        return tf.rms_norm(x, w, eps=1e-6)
+
+    @func
+    def layer(
+        x: Tensor[shape, "f32"], w: Tensor[(width,), "f32"], b: Tensor[(width,), "f32"]
+    ) -> Tensor[shape, "f32"]:
+        return tf.layer_norm(x, w, b, axis=-1, eps=1e-5)
+
+    @func
+    def total(x: Tensor[shape, "f32"]) -> Tensor[(rows,), "f32"]:
+        return tf.reduce(x, axes=(1,), keepdim=False, kind="sum")
+
+    @func
+    def largest(x: Tensor[shape, "f32"]) -> Tensor[(rows,), "f32"]:
+        return tf.reduce(x, axes=(1,), keepdim=False, kind="max")
+
+    @func
+    def columns(x: Tensor[shape, "f32"]) -> Tensor[(width,), "f32"]:
+        return tf.reduce(x, axes=(0,), keepdim=False, kind="sum")
+
+    @func
+    def rms_half(x: Tensor[shape, "bf16"], w: Tensor[(width,), "bf16"]) -> Tensor[shape, "bf16"]:
+        return tf.rms_norm(x, w, eps=1e-6)
+
+    n = (width,)
+    return (
+        ("add", add, lambda x, y: x + y),
+        ("silu(x) * y", gate, lambda x, y: F.silu(x) * y),
+        ("tanh(x / 2 + y) * x + 1", chain, lambda x, y: torch.tanh(x * 0.5 + y) * x + 1.0),
+        ("gelu(x + bias)", gelu, lambda x, b: F.gelu(x + b)),
+        ("silu(x) * y, bf16", half, lambda x, y: F.silu(x) * y),
+        ("softmax", softmax, lambda x: torch.softmax(x, -1)),
+        ("rms_norm", rms, lambda x, w: F.rms_norm(x, n, w, 1e-6)),
+        ("rms_norm, bf16", rms_half, lambda x, w: F.rms_norm(x, n, w, 1e-6)),
+        ("layer_norm", layer, lambda x, w, b: F.layer_norm(x, n, w, b, 1e-5)),
+        ("row sums", total, lambda x: x.sum(1)),
+        ("row maxima", largest, lambda x: x.amax(1)),
+        ("column sums", columns, lambda x: x.sum(0)),
+    )
+
+
+def kernel_case(program: object, form: Form) -> Calls:
     """(ours, torch's) calls on one set of inputs; both allocate their result."""
     compiled = jit(program, target="cpu")
     inputs = [torch.randn(p.type.shape).to(TORCH[p.type.dtype.name]) for p in compiled.type.input_params]
@@ -150,17 +150,23 @@ def timed(call: Callable[[], object], count: int, clock: Callable[[], float] = t
     return (clock() - start) / count
 
 
-def report_kernels(only: list[str] | None, rounds: int) -> dict[str, list[list[float]]]:
-    """Measure and print the table of kernels and the model."""
-    cases = [(name, lambda p=program, f=form: kernel_case(p, f), 4) for name, program, form in KERNELS]
+def report_kernels(only: list[str] | None, rounds: int, shapes: list[str]) -> dict[str, list[list[float]]]:
+    """Measure and print the table of kernels and the model, with torch's current threads."""
+    cases: list[tuple[str, Callable[[], Calls], int]] = []
+    for text in shapes:
+        rows, width = map(int, text.split("x"))
+        count = max(1, min(100, 2**22 // (rows * width)))
+        for name, program, form in kernels_of((rows, width)):
+            cases.append((f"{name}, {text}", lambda p=program, f=form: kernel_case(p, f), count))
     cases.append(("minilm 8 x 128, f32", minilm_case, 1))
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     taken: dict[str, list[list[float]]] = {}
     print("| what | ours, ms | torch eager, ms | ratio of medians | ratio of bests |\n|---|---|---|---|---|")
     for name, make, count in cases:
         if only and not any(word in name for word in only):
             continue
         ours, theirs = make()
-        pairs = [[timed(ours, count), timed(theirs, count)] for _ in range(rounds + 1)][1:]
+        pairs = [[timed(ours, count, clock), timed(theirs, count, clock)] for _ in range(rounds + 1)][1:]
         taken[name] = pairs
         middle = [statistics.median(pair[i] for pair in pairs) for i in (0, 1)]
         best = [min(pair[i] for pair in pairs) for i in (0, 1)]
@@ -202,15 +208,17 @@ def report_calls(rounds: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=0, help="0: torch's default")
+    parser.add_argument("--threads", type=int, action="append", help="torch's default where left out")
+    parser.add_argument("--shape", action="append", help="ROWSxWIDTH of the kernels' tensors")
     parser.add_argument("--only", action="append", help="rows whose name holds this word")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads\n")
+    taken: dict[str, object] = {}
     with torch.inference_mode():
-        taken: dict[str, object] = {"kernels": report_kernels(args.only, args.rounds)}
+        for threads in args.threads or [torch.get_num_threads()]:
+            torch.set_num_threads(threads)
+            print(f"torch {torch.__version__}, {threads} threads\n")
+            taken[f"kernels, {threads}"] = report_kernels(args.only, args.rounds, args.shape or [*SHAPES])
         if not args.only or "calls" in args.only:
             taken["calls"] = report_calls(args.rounds)
     if args.json:

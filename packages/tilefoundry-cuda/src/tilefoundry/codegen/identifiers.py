@@ -20,7 +20,8 @@ fill args entry data extents tensors declaration bound slab f64 f32 f16 bf16 fp8
 f4e2m1 i64 i32 i16 i8 u8 View Scratch IndexFault min max abs
 Arguments Bound Call DLTensor Declaration Int Kernel Layout Pack Param Program Shape Slab Stride TopologyScope Variable
 as_gmem await_earlier_launches bind_arguments contract cta device_fail device_of entry_function exp_op fail
-from_key gelu_tanh_op identity infinity is_aligned join key_for_max kDLBfloat kDLCPU kDLCUDA kDLFloat kDLInt
+from_key_for_max from_key_for_min gelu_tanh_op identity infinity is_aligned join key_for_max kDLBfloat kDLCPU
+kDLCUDA kDLFloat kDLInt
 load_streaming make_layout make_mesh make_packed_epilogue make_shape make_shard_layout make_shard_tensor make_stride
 make_tensor matmul matmul_workspace_bytes max_op nothing_to_write numeric_limits program_id program_shape
 program_threads reduce reduce_workspace_bytes shard stay_packed store_streaming sum_op thread topk tuple visibility

@@ -31,7 +31,7 @@ void kernel_k0_matmul_reduce_exp(const f32* const x, f32* const v4, const index_
         row_max_total_key_ = row_max_total_next_ > row_max_total_key_ ? row_max_total_next_ :
             row_max_total_key_;
       }
-      row_max_total = from_key(row_max_total_key_);
+      row_max_total = from_key_for_max(row_max_total_key_);
       f32 row_sum_total = 0.0f;
 #pragma omp simd reduction(+ : row_sum_total)
       for (index_t j_2 = column_begin; j_2 < column_end; ++j_2) {

@@ -22,7 +22,7 @@ void kernel_k0_reduce_exp_sub(const f32* const x, f32* const output, const index
         row_max_total_key_ = row_max_total_next_ > row_max_total_key_ ? row_max_total_next_ :
             row_max_total_key_;
       }
-      row_max_total = from_key(row_max_total_key_);
+      row_max_total = from_key_for_max(row_max_total_key_);
       f32 row_sum_total = 0.0f;
 #pragma omp simd reduction(+ : row_sum_total)
       for (index_t j_2 = 0; j_2 < M; ++j_2) {

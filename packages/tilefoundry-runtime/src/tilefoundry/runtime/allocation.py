@@ -115,18 +115,30 @@ def _known(dim: Dim, env: Mapping[str, int], extent: int) -> int:
 
 
 def _maker(type: EntryABI, output: TensorType, sources: Mapping[str, Extent]) -> Maker:
-    """How to make one output; the forms with fewer arguments take torch less time to parse."""
+    """How to make one output; the forms that torch parses in the least time, of which ``torch.empty`` is none."""
     import torch
 
     for index, param in enumerate(type.input_params):
         if param.type.same_value_type(output) and param.type.layout is output.layout is None:
             return Maker(lambda inputs, index=index: torch.empty_like(inputs[index]), index)
-    empty, dtype = torch.empty, torch_dtype(output.dtype)
+    given = {} if output.dtype is type.params[0].type.dtype else {"dtype": torch_dtype(output.dtype)}
     read = _shape_reader(output.shape, sources)
-    if output.layout is None or not _allocatable(output):
-        return Maker(lambda inputs: empty(read(inputs), dtype=dtype, device=inputs[0].device))
-    strided, steps = torch.empty_strided, _shape_reader(output.layout.settled, sources)
-    return Maker(lambda inputs: strided(read(inputs), steps(inputs), dtype=dtype, device=inputs[0].device))
+    if output.layout is not None and _allocatable(output):
+        steps = _shape_reader(output.layout.settled, sources)
+    elif all(isinstance(dim, int) for dim in output.shape):
+        steps = _shape_reader(_dense(read(())), sources)
+    else:
+        return Maker(lambda inputs: inputs[0].new_empty_strided(s := read(inputs), _dense(s), **given))
+    return Maker(lambda inputs: inputs[0].new_empty_strided(read(inputs), steps(inputs), **given))
+
+
+def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides that torch itself gives a fresh tensor of ``shape``."""
+    steps, step = [], 1
+    for extent in reversed(shape):
+        steps.append(step)
+        step *= extent or 1
+    return tuple(reversed(steps))
 
 
 def _allocatable(type: TensorType) -> bool:

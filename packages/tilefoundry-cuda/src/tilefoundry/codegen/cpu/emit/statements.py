@@ -146,7 +146,7 @@ class StatementEmitter:
         self.vector = outside
         for join in extremes:
             target = self.name(join.target)
-            self.out.line(f"{target} = from_key({target}_key_);")
+            self.out.line(f"{target} = from_{_key_function(join)}({target}_key_);")
 
     def _lane_sum(self, loop: For, total: Accumulate) -> None:
         start, stop = dim_text(loop.start, self.names), dim_text(loop.stop, self.names)
