@@ -7,9 +7,9 @@ for none between, so what can wait is done while the copy runs.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from .. import forks, seam
-from ..carriers.cpu import CPU
 from ..carriers.cuda import CUDA
 from ..carriers.torch_storage import TorchStorage
 from ..tensor import Tensor
@@ -48,19 +48,13 @@ class DeviceStraight:
         self._direction = direction
         self._up = direction == "h2d"
 
-    def _way(
-        self, source: TorchStorage, target: TorchStorage, loose: bool
-    ) -> tuple[driver.Calls, int, int] | None:
-        """The driver, the device's index and its current stream's handle; None where the copy needs help.
-
-        That is so for memory that is not page-locked unless ``loose``, and for a device that is not the current one.
+    def _way(self, device: CUDA) -> tuple[driver.Calls, int, int] | None:
+        """The driver, the device's index and its current stream's handle; None where it is not the current device.
 
         Raises:
             RuntimeError: that stream is being captured.
         """
-        host, device = (source, target) if self._up else (target, source)
-        assert isinstance(host, CPU) and isinstance(device, CUDA)
-        if not (host.is_pinned() or (loose and host.pinning is None)) or device._born != forks.generation:
+        if device._born != forks.generation:
             return None
         asked, index = _torch(), device._flat.get_device()
         if not asked.alone and asked.current_device() != index:
@@ -76,25 +70,21 @@ class DeviceStraight:
         return calls, index, stream
 
     def perform(
-        self,
-        tensor: Tensor,
-        source: TorchStorage,
-        target: TorchStorage,
-        at: int,
-        nbytes: int,
-        finished: Result,
+        self, tensor: Tensor, source: Any, target: Any, at: int, nbytes: int, finished: Result
     ) -> Tensor | None:
         """See ``Straight.perform``. On the caller's stream: who waits gains nothing from another one.
 
         A copy of memory that is not page-locked is right here, where nothing goes on before it has ended.
         """
-        way = self._way(source, target, nbytes <= LOOSE)
+        host, device = (source, target) if self._up else (target, source)
+        pinned = host.is_pinned()
+        if not pinned and (nbytes > LOOSE or host.pinning is not None):
+            return None
+        way = self._way(device)
         if way is None:
             return None
         calls, _, stream = way
-        host = source if self._up else target
-        assert isinstance(host, CPU)
-        if host.is_pinned():
+        if pinned:
             return self._copied(calls, stream, tensor, source, target, at, nbytes, finished)
         with beside_captures():
             return self._copied(calls, stream, tensor, source, target, at, nbytes, finished)
@@ -130,15 +120,16 @@ class DeviceStraight:
     def submit(
         self,
         tensor: Tensor,
-        source: TorchStorage,
-        target: TorchStorage,
+        source: Any,
+        target: Any,
         at: int,
         nbytes: int,
         finished: Result,
         flight: Flight,
     ) -> bool:
         """See ``Straight.submit``. On the lane's stream, after what the caller's had queued."""
-        way = self._way(source, target, False)
+        host, device = (source, target) if self._up else (target, source)
+        way = self._way(device) if host.is_pinned() else None
         if way is None:
             return False
         calls, index, stream = way

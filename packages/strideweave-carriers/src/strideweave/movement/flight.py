@@ -32,22 +32,22 @@ class Flight(Completion["Tensor"]):
 
     def ended(self, error: BaseException | None) -> None:
         """Let both carriers go and settle."""
-        if self._let_go(error is None):
-            self._settle(self.tensor if error is None else None, error)
-            self.tensor = None
-
-    def abandon(self) -> None:
-        """It was never begun, or has failed before anybody got a handle: let both carriers go."""
-        self._let_go(False)
-
-    def _let_go(self, wrote: bool) -> bool:
         try:
             source, target = self._held.pop()
         except IndexError:
-            return False
+            return
+        drop_pair(source, target, error is None)
+        tensor, self.tensor, self.keep = self.tensor, None, None
+        self._settle(tensor if error is None else None, error)
+
+    def abandon(self) -> None:
+        """It was never begun, or has failed before anybody got a handle: let both carriers go."""
+        try:
+            source, target = self._held.pop()
+        except IndexError:
+            return
         self.keep = None
-        drop_pair(source, target, wrote)
-        return True
+        drop_pair(source, target, False)
 
     def help(self) -> None:
         convoy = self.convoy

@@ -13,7 +13,7 @@ from ..carriers import hostmemory
 from ..carriers.base import Carrier
 from ..carriers.cpu import CPU
 from ..carriers.definition import definition_of
-from ..errors import UnsupportedOperationPlan
+from ..errors import UnsupportedOperationPlan, no_tensor
 from ..tensor import Tensor, attach, detached, made
 from .completion import AwaitMove, AwaitResult, Completion
 from .straight import begin_straight, move_straight
@@ -196,7 +196,7 @@ def _wrong_type(tensor: object, carrier: object) -> TypeError:
     if isinstance(tensor, AwaitResult):
         return TypeError(f"move: got a pending {type(tensor).__name__}; call wait() and move its Tensor")
     if not isinstance(tensor, Tensor):
-        return TypeError(f"move: expected a Tensor, got {type(tensor).__name__}")
+        return no_tensor("move", tensor)
     what = f"the class {carrier.__name__}" if isinstance(carrier, type) else type(carrier).__name__
     return TypeError(f"move: expected a carrier, got {what}; pass an instance such as CPU(0, dtype=...)")
 
