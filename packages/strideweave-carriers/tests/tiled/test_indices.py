@@ -57,11 +57,11 @@ def test_words_are_written_again_only_after_their_copies(monkeypatch):
     monkeypatch.setattr(driver, "_calls", lambda: late)
     monkeypatch.setattr(indices, "WORDS", 64)
     monkeypatch.setattr(torch, "empty", lambda *size, pin_memory=False, **how: plain(*size, **how))
-    sender, rng = indices.Sender(Stream()), random.Random(5)  # type: ignore[arg-type] # what is used of a stream
+    sender, rng = indices.Sender(Stream(), torch.device("cpu")), random.Random(5)  # type: ignore[arg-type] # what is used of a stream
     sent = []
     for _ in range(300):
         wanted = tuple(rng.randrange(1 << 40) for _ in range(rng.randrange(1, 33)))
-        sent.append((wanted, sender.send(wanted, torch.device("cpu"))))
+        sent.append((wanted, sender.send(wanted)))
     assert any(job is not None for job in late.pending), "nothing was left to be late"
     late.make(len(late.pending))
     assert all(tuple(found.tolist()) == wanted for wanted, found in sent)

@@ -123,7 +123,10 @@ class Bundle:
         return AwaitResidency(done, self._cores[0])
 
     def evict(self, tiles: TileSet | TileSelection) -> None:
-        """``evict_async(tiles).wait()``."""
+        """``evict_async(tiles).wait()``; RuntimeError where the calling thread itself holds one of the tiles."""
+        codes = self._codes(tiles, "evict")
+        for core in self._cores:
+            core.refuse_in_own_hold("evict", codes)
         self.evict_async(tiles).wait()
 
     def _codes(self, tiles: object, verb: str) -> tuple[int, ...]:

@@ -354,7 +354,8 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
                 busy = core.busy()
                 if busy:
                     raise RuntimeError(
-                        f"release: incomplete {', '.join(busy)}; wait() for it, or call wait_idle()"
+                        f"release: incomplete {', '.join(busy)}; wait() for it, leave the with block of a hold, "
+                        "or call wait_idle()"
                     )
                 core.released = True
             self._require_idle("release")

@@ -203,9 +203,22 @@ class Core:
                 "use it in the parent, or start workers with spawn"
             )
 
+    def refuse_in_own_hold(self, verb: str, codes: Iterable[int] | None = None) -> None:
+        """Raise RuntimeError where the calling thread holds tiles (one of ``codes``, if given): it would wait for itself."""
+        me = threading.get_ident()
+        with self.lock:
+            holds = [request for request in self.active if request.holder == me]
+            kept = {record.code for hold in holds for record in hold.pinned}
+        if kept.intersection(codes) if codes is not None else holds:
+            raise RuntimeError(
+                f"{verb}: this thread holds tiles of the {self.name} and would wait for itself; "
+                "leave the with block of the hold first"
+            )
+
     def wait_idle(self) -> None:
         """Block until nothing is left to end, deferred evictions included."""
         self.require_own_process("wait_idle")
+        self.refuse_in_own_hold("wait_idle")
         with self.lock:
             while self.active or self.deferred:
                 self.idle.wait()

@@ -47,7 +47,8 @@ class TiledResidencyFacet:
         self.promote_async(tiles).wait()
 
     def evict(self, tiles: TileSet | TileSelection) -> None:
-        """``evict_async(tiles).wait()``."""
+        """``evict_async(tiles).wait()``; RuntimeError where the calling thread itself holds one of the tiles."""
+        self._core.refuse_in_own_hold("evict", self._bind(tiles, "evict"))
         self.evict_async(tiles).wait()
 
     def _bind(self, tiles: TileSet | TileSelection, verb: str) -> tuple[int, ...]:

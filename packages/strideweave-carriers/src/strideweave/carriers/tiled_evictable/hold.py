@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ class Hold:
         enter(core, request, self._codes, None, "hold")
         submit(request, lambda: acquire(core, request, self._codes, set(self._codes), self._found))
         request.completion.result()
+        request.holder = threading.get_ident()
         self._request = request
         self._settle_index()
         with core.lock:

@@ -71,8 +71,8 @@ def _sent(indices: tuple[int, ...], device: torch.device, raw: int) -> tuple[tor
     import torch
 
     if len(indices) <= WORDS // 2 and driver.is_there():
-        sender = _senders.get((device.index, raw)) or _sender(device.index, raw)
-        return sender.send(indices, device), None
+        sender = _senders.get((device.index, raw)) or _sender(device, raw)
+        return sender.send(indices), None
     with plain_torch():
         staged = torch.tensor(indices, dtype=torch.int64, device="cpu", pin_memory=True)
         return staged.to(device, non_blocking=True), staged
@@ -81,54 +81,63 @@ def _sent(indices: tuple[int, ...], device: torch.device, raw: int) -> tuple[tor
 class Sender:
     """Page-locked words of one stream, written in turns: a half is used again once its copies have been made.
 
-    Safe from any thread whose current stream this is. The driver copies: torch takes three times as long to
-    page-lock, copy and account for a tensor of a few numbers as the request it is for.
+    Safe from any thread whose current stream this is. An index is a piece of a larger tensor, which lives as long as
+    one of its pieces, and the driver copies: torch takes three times as long to page-lock, allocate, copy and account
+    for a few numbers as the request takes that they are for.
     """
 
-    def __init__(self, stream: torch.cuda.Stream) -> None:
+    def __init__(self, stream: torch.cuda.Stream, device: torch.device) -> None:
         import torch
 
-        self._stream = stream
+        self._stream, self._device, self._size = stream, device, WORDS // 2
         with beside_captures(), plain_torch():
             self._words = torch.empty(WORDS, dtype=torch.int64, device="cpu", pin_memory=True)
             self._sent = [driver.Event(stream) for _ in range(2)]
-        self._base, self._size = self._words.data_ptr(), WORDS // 2
+        self._base = self._words.data_ptr()
         self._view = hostmemory.view(self._base, 8 * WORDS).cast("q")
-        self._half = self._used = 0
+        self._half = 0
         self._lock = threading.Lock()
+        self._fresh()
 
-    def send(self, indices: tuple[int, ...], device: torch.device) -> torch.Tensor:
-        """A fresh tensor of ``indices``, at most half of the words, for work on the stream from now on."""
-        import torch
-
+    def send(self, indices: tuple[int, ...]) -> torch.Tensor:
+        """``indices``, at most half of the words, as a tensor for work on the stream from now on."""
         count = len(indices)
-        made = torch.empty(count, dtype=torch.int64, device=device)
         with self._lock:
             if self._used + count > self._size:
                 self._turn()
-            at = self._half * self._size + self._used
+            used, at = self._used, self._half * self._size + self._used
             self._used += count
             self._view[at : at + count] = array("q", indices)
-            driver.copy(made.data_ptr(), self._base + 8 * at, 8 * count, self._stream)
-        return made
+            driver.copy(self._goal + 8 * used, self._base + 8 * at, 8 * count, self._stream)
+            return self._made.narrow(0, used, count)
 
     def _turn(self) -> None:
         with beside_captures():
             self._sent[self._half].record()
-            self._half, self._used = 1 - self._half, 0
+            self._half = 1 - self._half
             # At once nearly always: thousands of requests lie between. Passes too where it was never recorded.
             self._sent[self._half].synchronize()
+            self._fresh()
+
+    def _fresh(self) -> None:
+        """A tensor for as many indices as half of the words are."""
+        import torch
+
+        with plain_torch():
+            self._made = torch.empty(self._size, dtype=torch.int64, device=self._device)
+        self._goal, self._used = self._made.data_ptr(), 0
 
 
 _senders: dict[tuple[int, int], Sender] = {}
 _guard = threading.Lock()
 
 
-def _sender(device: int, raw: int) -> Sender:
+def _sender(device: torch.device, raw: int) -> Sender:
+    key = device.index, raw
     with _guard:
-        found = _senders.get((device, raw))
+        found = _senders.get(key)
         if found is None:
-            found = _senders[device, raw] = Sender(current_stream(device))
+            found = _senders[key] = Sender(current_stream(device.index), device)
         return found
 
 

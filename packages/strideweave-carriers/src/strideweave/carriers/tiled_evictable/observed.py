@@ -25,7 +25,7 @@ class Observed:
         Raises:
             ValueError: outside the grid.
         """
-        (code,) = TileSet([tuple(coordinate)]).bind(self._core.geometry, "tile_state")
+        (code,) = TileSet([coordinate]).bind(self._core.geometry, "tile_state")
         with self._core.lock:
             return self._core.table.peek(code).state()
 
@@ -72,7 +72,11 @@ class Observed:
         )
 
     def wait_idle(self) -> None:
-        """Block until every request on this carrier has ended, evictions that were put off included."""
+        """Block until every request on this carrier has ended, evictions that were put off included.
+
+        Raises:
+            RuntimeError: the calling thread is inside a ``hold`` of this carrier, which cannot end meanwhile.
+        """
         self._core.wait_idle()
 
     def stats(self) -> Stats:

@@ -21,9 +21,16 @@ class Prefetcher:
 
     ``promote(tiles)`` begins to bring tiles onto primary and returns at once. ``project(...)`` waits, on the calling
     thread, for this prefetcher's unfinished promotions of the tiles it needs, then projects.
+
+    Raises:
+        TypeError: ``carrier`` is no TiledEvictable.
     """
 
     def __init__(self, carrier: TiledEvictable) -> None:
+        if not hasattr(carrier, "promote_async"):
+            raise TypeError(
+                f"Prefetcher: expected a TiledEvictable, got {type(carrier).__name__}; of a tensor, pass its carrier"
+            )
         self.carrier = carrier
         self._handles: dict[AwaitResidency, frozenset[int]] = {}
         self._lock = threading.Lock()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...errors import no_tensor
 from ...movement.completion import AwaitResult
 from ...tensor import Tensor, attach, detached
 from ..base import Carrier
@@ -39,7 +40,7 @@ def check_source(carrier: TiledEvictable, tensor: object, verb: str, role: str =
             f"{verb} {role}: got a pending {type(tensor).__name__}; call wait() and pass its Tensor"
         )
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"{verb} {role}: expected a Tensor, got {type(tensor).__name__}")
+        raise no_tensor(f"{verb} {role}", tensor)
     if tensor.carrier is not carrier:
         raise TypeError(f"{verb} {role}: the {tensor.describe()} is not backed by this carrier")
     return tensor

@@ -50,6 +50,8 @@ class Request:
         self.trailing: tuple[int, ...] = ()
         self.error: BaseException | None = None
         self.submitted = False
+        self.holder: int | None = None
+        """The thread whose ``with`` block ends this request, where it is a hold."""
         self.displaced: list[Any] = []
         """Tiles of other carriers that made room."""
         self.bring_back: Callable[[Callable[[], None]], None] = lambda then: then()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...autograd.mode import is_grad_enabled
 from ...autograd.node import Node
+from ...errors import no_tensor
 from ...movement.completion import AwaitMove, AwaitResult
 from ...tensor import Tensor, attach, detached
 from .construction import like
@@ -35,7 +36,7 @@ def _check_compact(carrier: TiledEvictable, compact: object, verb: str) -> Tenso
             f"{verb} compact: got a pending {type(compact).__name__}; call wait() and pass its Tensor"
         )
     if not isinstance(compact, Tensor):
-        raise TypeError(f"{verb} compact: expected a Tensor, got {type(compact).__name__}")
+        raise no_tensor(f"{verb} compact", compact)
     wanted = carrier.primary_class
     if type(compact.carrier) is not wanted:
         raise TypeError(

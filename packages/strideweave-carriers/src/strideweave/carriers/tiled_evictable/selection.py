@@ -88,9 +88,10 @@ class TileSelection:
             ValueError: another rank, or a coordinate outside the grid; the message names the axis.
         """
         codes = self._cache.get(geometry.grid_shape)
-        return (
-            self._once(geometry.grid_shape, lambda: self._codes(geometry, what)) if codes is None else codes
-        )
+        if codes is None:
+            # Two threads may both make it; the one that is kept counts, by identity too.
+            codes = self._cache.setdefault(geometry.grid_shape, self._codes(geometry, what))
+        return codes
 
     def _codes(self, geometry: TileGeometry, what: str) -> tuple[int, ...]:
         if self.rank != geometry.rank:
