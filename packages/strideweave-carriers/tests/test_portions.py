@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strideweave.movement import portions
-from strideweave.movement.portions import AHEAD, PORTION, Portions, portions_of
+from strideweave.movement.portions import AHEAD, PORTION, Portions, portions_of, queue_in_turn
 from strideweave.movement.transfer import Run
 
 
@@ -87,6 +87,45 @@ def test_a_failure_settles_once_nothing_is_under_way(broken, late):
         ended += 1
     assert copy.completion.error is fault
     assert len(queued) == (min(5, broken + AHEAD) if late else broken + 1)
+
+
+class Marks:
+    """Events of a stream that does its work when one is waited for; ``failing`` is the wait that reports a failure."""
+
+    def __init__(self, failing=None):
+        self.taken, self.given, self.waits, self.failing = 0, 0, 0, failing
+
+    def take(self):
+        self.taken += 1
+        return self
+
+    def give(self, event):
+        self.given += 1
+
+    def synchronize(self):
+        self.waits += 1
+        if self.waits == self.failing:
+            raise RuntimeError("fault")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_a_worker_waits_before_it_queues_more(count):
+    lane, queued = Lane(), []
+    lane.marks = Marks()
+
+    def queue(part):
+        assert len(queued) - lane.marks.waits < AHEAD
+        queued.extend(part)
+
+    given = pieces([PORTION] * count)
+    queue_in_turn(given, queue, lane)  # type: ignore[arg-type] # as above
+    assert queued == given and lane.marks.taken == lane.marks.given == count
+    lane.marks = Marks(failing=1)
+    queued.clear()
+    if count > AHEAD:
+        with pytest.raises(RuntimeError, match="fault"):
+            queue_in_turn(given, queued.extend, lane)  # type: ignore[arg-type] # as above
+        assert len(queued) == AHEAD
 
 
 def test_the_portion_is_small_beside_what_one_waits_for():

@@ -21,7 +21,7 @@ from .captures import beside_captures
 from .completion import Completion
 from .cuda_lanes import Lane, NothingLeft, current_stream, lane, queued_on
 from .pool import DEMAND, pool
-from .portions import AHEAD, PORTION, Portions
+from .portions import AHEAD, PORTION, Portions, queue_in_turn
 from .staging import better_gathered, device_bytes, drain, fill
 from .transfer import Run, Submitted
 
@@ -106,7 +106,9 @@ class ToDevice(OnDevice):
             if straight is not None:
                 return _pinned(source, target, straight, _device(target), "h2d", priority, after)
         on = _begin(_device(target), "h2d", priority, after)
-        return _on_worker(lambda: _to_device(source, target, tuple(runs), on), on, (source, target), priority)
+        return _on_worker(
+            lambda: _to_device(source, target, tuple(runs), on, priority), on, (source, target), priority
+        )
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         """See ``Transfer.perform``."""
@@ -137,7 +139,7 @@ class FromDevice(OnDevice):
             return _pinned(source, target, straight, _device(source), "d2h", priority, after)
         on = _begin(_device(source), "d2h", priority, after)
         return _on_worker(
-            lambda: _from_device(source, target, tuple(runs), on), on, (source, target), priority
+            lambda: _from_device(source, target, tuple(runs), on, priority), on, (source, target), priority
         )
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
@@ -168,24 +170,24 @@ def _locked(host: Carrier, runs: Sequence[Run], end: int, on: Lane) -> Sequence[
     return host.pinning.cut(runs, end) if host.pinning.make(runs, end) else None
 
 
-def _to_device(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
+def _to_device(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane, priority: int) -> None:
     import torch
 
     with beside_captures(), torch.cuda.device(on.device):
         straight = _locked(source, runs, 0, on)
         if straight is not None:
-            _enqueue(source, target, straight, on)
+            _enqueue_all(source, target, straight, on, priority)
             return
     fill(source, target, runs, on)
 
 
-def _from_device(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> None:
+def _from_device(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane, priority: int) -> None:
     import torch
 
     with beside_captures(), torch.cuda.device(on.device):
         straight = _locked(target, runs, 1, on)
         if straight is not None:
-            _enqueue(source, target, straight, on)
+            _enqueue_all(source, target, straight, on, priority)
             return
     drain(source, target, runs, on)
 
@@ -278,6 +280,15 @@ def _enqueue(
             return _copy_by_driver(source, target, runs, on)
     with plain_torch(), queued_on(on.stream), NothingLeft(on.stream):
         return _copy_runs(source, target, runs)
+
+
+def _enqueue_all(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane, priority: int) -> None:
+    """On a worker, which may wait between the portions of a copy in the background."""
+    if priority == DEMAND:
+        _enqueue(source, target, runs, on)
+    else:
+        with NothingLeft(on.stream):
+            queue_in_turn(_interruptible(runs), lambda part: _enqueue(source, target, part, on), on)
 
 
 def _within_one_device(source: Carrier, target: Carrier) -> bool:

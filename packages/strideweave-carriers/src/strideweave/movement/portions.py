@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .captures import beside_captures
 from .completion import Completion
@@ -99,3 +99,22 @@ class Portions:
             self.completion.reject(self._error)
         elif last:
             self.completion.resolve(None)
+
+
+def queue_in_turn(pieces: Iterable[Run], queue: Callable[[Sequence[Run]], object], on: Lane) -> None:
+    """The same on a thread that may wait: returns once the last portion is queued, the others are done by then or soon.
+
+    Raises:
+        RuntimeError: the device failed at a portion. The caller sees to what is queued.
+    """
+    under_way: deque[Any] = deque()
+    for portion in portions_of(pieces):
+        if len(under_way) == AHEAD:
+            done = under_way.popleft()
+            done.synchronize()
+            on.marks.give(done)
+        queue(portion)
+        under_way.append(on.marks.take())
+    # Whoever follows the whole waits for the lane's next event, after which these have passed too.
+    for mark in under_way:
+        on.marks.give(mark)
