@@ -8,14 +8,13 @@ for, to keep the import of this package short.
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import seam
 from ..dtypes import DType
 from .hostmemory import PAGE
 
 if TYPE_CHECKING:
-    import numpy
     import torch
 
 
@@ -28,7 +27,8 @@ class Pages:
         import numpy
 
         seam.enter("allocate")
-        self._memory: numpy.ndarray = numpy.empty(nbytes + 2 * PAGE, numpy.uint8)
+        # An array; its buffer is unknown to the type checker before Python 3.12.
+        self._memory: Any = numpy.empty(nbytes + 2 * PAGE, numpy.uint8)
         begin = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self._start, self._nbytes = -begin % PAGE, nbytes
         self.address = begin + self._start

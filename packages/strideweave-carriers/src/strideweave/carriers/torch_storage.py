@@ -81,7 +81,7 @@ class _Late:
     """
 
     def __get__(self, carrier: TorchStorage, owner: type) -> torch.Tensor:
-        pages, own = carrier._pages, carrier.__dict__
+        pages, own = carrier._pages, vars(carrier)
         if pages is not None:
             with plain_torch():
                 flat = pages.tensor(carrier._count, carrier._dtype)
@@ -113,7 +113,7 @@ class TorchStorage(Carrier):
     def _set_pages(self, pages: Pages, count: int) -> None:
         """Keep ``count`` slots in ``pages``."""
         self._pages, self._count = pages, count
-        self.__dict__.pop("_flat", None)
+        vars(self).pop("_flat", None)
 
     @classmethod
     def adopt(
