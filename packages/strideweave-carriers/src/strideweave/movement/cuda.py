@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 PIECE = 16 << 20
-"""The most bytes of a copy in the background that a copy in demand waits for."""
+"""The most bytes of a copy in the background that are one copy to the device; see ``portions`` for how many wait."""
 
 _NBYTES = attrgetter("nbytes")
 
