@@ -97,6 +97,8 @@ class Stream:
     """What torch would give for the stream ``LANE``; remembers which threads asked it for something."""
 
     cuda_stream = LANE
+    device_index = -1
+    """torch changes nothing for a device below 0."""
 
     def __init__(self, device=None, priority=0):
         self.asked_by = []

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
 
 from strideweave.movement import cuda_lanes, driver
 from strideweave.movement.completion import Completion
@@ -81,6 +82,30 @@ def test_an_event_stands_for_what_was_queued_before_it(library):
     assert event.query() and not driver.is_idle(stream)
     event.wait(stream)
     assert library.waited == [(7, 100, 0)]
+
+
+def test_an_event_is_made_on_its_streams_device(library, monkeypatch):
+    """Oracle: the device that is current when the driver is asked, on a thread whose own is another one."""
+    current, made_on = [0], []
+
+    class Device:
+        def __init__(self, index):
+            self.index = index
+
+        def __enter__(self):
+            current.append(self.index)
+
+        def __exit__(self, *_):
+            current.pop()
+
+    class Second(Stream):
+        device_index = 1
+
+    create = library.event_create
+    library.event_create = lambda *args: made_on.append(current[-1]) or create(*args)
+    monkeypatch.setattr(torch.cuda, "device", Device)
+    driver.Event(Second())
+    assert made_on == [1] and current == [0]
 
 
 def test_events_are_used_again_only_once_given_back(library):

@@ -11,10 +11,9 @@ from typing import Any
 
 from .. import forks, seam
 from ..carriers.cuda import CUDA
-from ..carriers.torch_storage import TorchStorage
 from ..tensor import Tensor
 from . import driver
-from .captures import beside_captures, leave_captures, pass_captures
+from .captures import leave_captures, pass_captures
 from .cuda import order_after_caller, refuse_capture
 from .cuda_lanes import lane
 from .flight import Flight
@@ -77,32 +76,15 @@ class DeviceStraight:
         A copy of memory that is not page-locked is right here, where nothing goes on before it has ended.
         """
         host, device = (source, target) if self._up else (target, source)
-        pinned = host.is_pinned()
-        if not pinned and (nbytes > LOOSE or host.pinning is not None):
+        if not host.is_pinned() and (nbytes > LOOSE or host.pinning is not None):
             return None
         way = self._way(device)
         if way is None:
             return None
         calls, _, stream = way
-        if pinned:
-            return self._copied(calls, stream, tensor, source, target, at, nbytes, finished)
-        with beside_captures():
-            return self._copied(calls, stream, tensor, source, target, at, nbytes, finished)
-
-    def _copied(
-        self,
-        calls: driver.Calls,
-        stream: int,
-        tensor: Tensor,
-        source: TorchStorage,
-        target: TorchStorage,
-        at: int,
-        nbytes: int,
-        finished: Result,
-    ) -> Tensor:
         seam.enter("copy")
         try:
-            # Captures of other threads allow a copy of page-locked memory to be queued, unlike waiting for it.
+            # Captures of other threads allow a copy to be queued, unlike waiting for it.
             status = calls.copy(target._flat.data_ptr(), source._flat.data_ptr() + at, nbytes, stream)
             if status:
                 driver.refuse(status, f"copy of {nbytes} bytes")

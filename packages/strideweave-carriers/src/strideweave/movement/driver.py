@@ -212,9 +212,14 @@ class Event:
     __slots__ = ("_handle", "stream")
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
+        import torch
+
         _bind(stream)
         handle = ctypes.c_void_p()
-        _check(_calls().event_create(ctypes.byref(handle), NO_TIMING), "making an event")  # type: ignore[union-attr] # asked
+        # The driver makes it for the current context, and records it on streams of no other.
+        with torch.cuda.device(stream.device_index):
+            status = _calls().event_create(ctypes.byref(handle), NO_TIMING)  # type: ignore[union-attr] # asked
+        _check(status, "making an event")
         self._handle: Any = handle.value
         self.stream = stream
 
