@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -196,6 +197,9 @@ def test_storage_carriers_compute_nothing_and_say_so(tmp_path):
         sw.relu(x)
     assert issubclass(sw.UnsupportedOperationPlan, NotImplementedError)
     assert sw.operation_capabilities(sw.FileBacked) == frozenset()
+    for bad in ("add", sw.zeros(1), int):
+        with pytest.raises(TypeError, match="expected a carrier or its class"):
+            sw.operation_capabilities(bad)
     assert {"add", "matmul", "gelu", "index_select"} <= sw.operation_capabilities(sw.CPU)
     assert sw.operation_capabilities(sw.Generic) == sw.operation_capabilities(sw.CPU)
     assert not sw.supports_operation_plan("relu", x) and "FileBacked" in sw.plan_refusal("relu", x)
@@ -262,3 +266,27 @@ def test_what_is_no_operand_has_no_plan():
         with pytest.raises(TypeError, match="add: "):
             sw.require_operation_plan("add", *operands)
     assert sw.supports_operation_plan("mul", x, 2) and not sw.supports_operation_plan("matmul", x, 2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: sw.add(sw.ones(2), t),
+        lambda t: sw.relu(t),
+        lambda t: sw.reshape(t, 2),
+        lambda t: sw.move(t, sw.CPU(0)),
+        lambda t: (sw.ones(2) * 2).backward(gradient=t),
+        lambda t: sw.grad(sw.ones(1) * 2, [t]),
+        lambda t: sw.TiledEvictable.from_torch(t, tile_shape=(1,)).carrier.project(
+            t, sw.TileSelection([[0]])
+        ),
+    ],
+)
+def test_a_tensor_of_torch_is_told_apart_from_ours(call):
+    with pytest.raises(TypeError, match=r"got torch.Tensor; wrap it with from_torch"):
+        call(torch.ones(2))
+
+
+def test_a_scalar_of_numpy_is_named_with_the_way_out():
+    with pytest.raises(TypeError, match=r"got numpy.float32; pass a Python number"):
+        sw.mul(sw.ones(2), np.float32(2))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Number
+
 
 class UnsupportedOperationPlan(NotImplementedError):
     """No plan exists for an operation, or a move, on the carriers at hand; the message says what there is."""
@@ -9,3 +11,13 @@ class UnsupportedOperationPlan(NotImplementedError):
 
 class ForkedProcessError(RuntimeError):
     """A request or a device carrier was inherited through ``fork``; start workers with ``spawn``."""
+
+
+def no_tensor(subject: str, value: object, wanted: str = "a Tensor") -> TypeError:
+    """The error for ``value`` where a Tensor of this package is wanted; torch's class has the same name."""
+    kind = type(value)
+    library = kind.__module__.partition(".")[0]
+    if library not in ("torch", "numpy"):
+        return TypeError(f"{subject}: expected {wanted}, got {kind.__name__}")
+    way = "pass a Python number" if isinstance(value, Number) else f"wrap it with from_{library}"
+    return TypeError(f"{subject}: expected {wanted}, got {library}.{kind.__name__}; {way}")

@@ -11,6 +11,7 @@ from expert_tiles import DIRTY, SECONDARY, ZERO, choose, states, tiles
 
 import strideweave as sw
 from strideweave.carriers.tiled_evictable import (
+    Prefetcher,
     TiledEvictable,
     TileSelection,
     TileSet,
@@ -226,6 +227,35 @@ def test_holds_that_overlap_end_one_by_one(tiled):
         # Captures ask for exactly this: the outer hold still has both of its tiles.
         assert core.held == {0: 1, 3: 1}
     assert not core.held
+
+
+def test_arguments_of_another_kind_are_named(tiled):
+    made = tiled.make()
+    with pytest.raises(TypeError, match="TileSet: expected a finite iterable, got int 3"):
+        made.carrier.tile_state(3)
+    for bad in (made.tensor, 3, sw.CPU(2)):
+        with pytest.raises(TypeError, match="Prefetcher: expected a TiledEvictable"):
+            Prefetcher(bad)
+
+
+@pytest.mark.spec("HOLD")
+def test_a_thread_does_not_wait_for_its_own_hold(tiled):
+    carrier = tiled.make(primary_capacity=3).carrier
+    with carrier.hold(choose(3, 0)):
+        carrier.promote(tiles(1))
+        carrier.evict(tiles(1))
+        for wait in (carrier.wait_idle, lambda: carrier.evict(tiles(0, 1))):
+            with pytest.raises(RuntimeError, match="leave the with block"):
+                wait()
+        assert carrier.primary_tiles == tiles(0, 3)
+        other = threading.Thread(target=carrier.wait_idle)
+        other.start()
+        other.join(0.05)
+        assert other.is_alive()
+    other.join(30)
+    assert not other.is_alive()
+    carrier.evict(tiles(0, 3))
+    assert carrier.primary_tiles == TileSet()
 
 
 @pytest.mark.spec("HOLD")

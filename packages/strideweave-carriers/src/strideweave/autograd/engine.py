@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 
+from ..errors import no_tensor
 from ..tensor import Tensor, detached
 from .accumulate import accumulate, as_leaf_gradient, ones_for
 from .mode import no_grad
@@ -48,7 +49,7 @@ def grad(
     wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     for tensor in wanted:
         if not isinstance(tensor, Tensor):
-            raise TypeError(f"grad: expected Tensors as inputs, got {type(tensor).__name__}")
+            raise no_tensor("grad inputs", tensor)
     seed = _seed(output, gradient)
     order = _ordered(output)
     ids = {id(t) for t in wanted}
@@ -68,7 +69,7 @@ def _seed(root: Tensor, gradient: Tensor | None) -> Tensor:
             raise ValueError(f"backward: this {root.describe()} has several values; pass gradient=")
         return ones_for(root)
     if not isinstance(gradient, Tensor):
-        raise TypeError(f"backward: gradient must be a Tensor, got {type(gradient).__name__}")
+        raise no_tensor("backward gradient", gradient)
     if gradient.dtype() is not root.dtype():
         raise TypeError(f"backward: gradient is {gradient.dtype()}, the tensor {root.dtype()}; cast it")
     if gradient.shape.modes() != root.shape.modes():

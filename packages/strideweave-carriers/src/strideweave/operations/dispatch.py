@@ -11,7 +11,7 @@ from ..autograd.mode import is_grad_enabled
 from ..autograd.node import Node
 from ..carriers.base import Carrier
 from ..carriers.definition import definition_of
-from ..errors import UnsupportedOperationPlan
+from ..errors import UnsupportedOperationPlan, no_tensor
 from ..layout import Layout
 from ..movement.completion import AwaitResult
 from ..tensor import Tensor, attach, detached
@@ -64,7 +64,7 @@ def tensor_operands(operation: Operation, operands: Sequence[Operand]) -> list[T
             operation.scalars and isinstance(operand, (bool, int, float))
         ):
             wanted = "a Tensor or a Python number" if operation.scalars else "a Tensor"
-            raise TypeError(f"{operation.name}: expected {wanted}, got {type(operand).__name__}")
+            raise no_tensor(operation.name, operand, wanted)
     tensors = [o for o in operands if isinstance(o, Tensor)]
     if not tensors:
         raise TypeError(f"{operation.name}: at least one operand must be a Tensor")
@@ -142,8 +142,16 @@ def compute_class(carrier: Carrier) -> type[Carrier]:
 
 
 def operation_capabilities(carrier: Carrier | type[Carrier]) -> frozenset[str]:
-    """Names of the operations that tensors on ``carrier`` (an instance or a class) can take part in."""
+    """Names of the operations that tensors on ``carrier`` (an instance or a class) can take part in.
+
+    Raises:
+        TypeError: something else.
+    """
     cls = carrier if isinstance(carrier, type) else type(carrier)
+    if not issubclass(cls, Carrier):
+        raise TypeError(
+            f"operation_capabilities: expected a carrier or its class, got {carrier!r}; of a tensor, pass its carrier"
+        )
     definition = definition_of(cls)
     if definition is not None:
         return frozenset(definition.kernels or {})

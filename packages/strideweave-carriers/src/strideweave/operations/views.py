@@ -14,7 +14,7 @@ from tilefoundry.ir.layout import CompositionError, IntTuple, flatten, product
 from ..autograd.mode import is_grad_enabled
 from ..autograd.node import Node
 from ..carriers.definition import definition_of
-from ..errors import UnsupportedOperationPlan
+from ..errors import UnsupportedOperationPlan, no_tensor
 from ..layout import Layout
 from ..movement.completion import AwaitResult
 from ..shape import Shape
@@ -29,7 +29,7 @@ def _source(name: str, tensor: Tensor) -> None:
     if isinstance(tensor, AwaitResult):
         raise TypeError(f"{name}: got a pending {type(tensor).__name__}; call wait() and pass its Tensor")
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name}: expected a Tensor, got {type(tensor).__name__}")
+        raise no_tensor(name, tensor)
     tensor.carrier.require_live(name)
     cls = type(tensor.carrier)
     if definition_of(cls) is not None:

@@ -27,7 +27,9 @@ class Prefetcher:
     """
 
     def __init__(self, carrier: TiledEvictable) -> None:
-        if not hasattr(carrier, "promote_async"):
+        from .carrier import TiledEvictable  # the carrier's module imports this one's package
+
+        if not isinstance(carrier, TiledEvictable):
             raise TypeError(
                 f"Prefetcher: expected a TiledEvictable, got {type(carrier).__name__}; of a tensor, pass its carrier"
             )
