@@ -1,12 +1,14 @@
 """Movement between carriers against the plain way to do the same.
 
-    python benchmarks/carriers.py [--sizes 1 16 256 1024] [--repeat 7] [--json out.json]
+    python benchmarks/carriers.py [--sizes 1 16 256 1024] [--repeat 8] [--json out.json]
 
 Each line gives GB/s of ``move``, GB/s of the floor, and their ratio; medians over interleaved repeats in one
-process. Exit status 1 if a ratio is below its goal.
+process, of which small sizes get more. Exit status 1 if a ratio is below its goal.
 
 Floors: CPU to CPU, one ctypes memmove; file to CPU, a loop of preadv in 64 MiB pieces into fresh memory (the
-page cache is warm for both); device rows, one non-blocking torch copy and a synchronisation of its stream.
+page cache is warm for both); device rows, one non-blocking torch copy and a synchronisation of its stream. Rows of
+page-locked memory also give their part of the link as it is at that size: the driver's two calls and nothing else,
+with addresses and stream looked up beforehand.
 
 Rows called "xN in flight" begin N moves between N pairs of carriers with ``move_async`` and then wait for all; their
 floor makes the same N copies one after another and waits once. They show the rate that the link, or the memory,
@@ -41,6 +43,8 @@ class Row:
     mib: int
     ours: float
     floor: float
+    link: float = 0.0
+    """GB/s of the driver's calls alone; 0 where not measured."""
 
     @property
     def ratio(self) -> float:
@@ -55,19 +59,29 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+MORE = 64 << 20
+"""Bytes of each side's repeats together, at least: a microsecond here or there is much for a megabyte."""
+
+
 def compare(
-    name: str, nbytes: int, ours: Callable[[], object], floor: Callable[[], object], repeat: int
+    name: str,
+    nbytes: int,
+    ours: Callable[[], object],
+    floor: Callable[[], object],
+    repeat: int,
+    link: Callable[[], object] | None = None,
 ) -> Row:
-    """Medians of both, taken in turns."""
-    ours(), floor()
-    mine_times, their_times = [], []
-    for k in range(repeat):
+    """Medians of all, taken in turns."""
+    works = [ours, floor, *([link] if link is not None else [])]
+    for work in works:
+        work()
+    times: list[list[float]] = [[] for _ in works]
+    for k in range(max(repeat, MORE // nbytes)):
         # Whoever comes second finds the source in the cache, so the order alternates.
-        turns = [(ours, mine_times), (floor, their_times)]
-        for work, times in turns if k % 2 else turns[::-1]:
-            times.append(timed(work))
-    mine, theirs = statistics.median(mine_times), statistics.median(their_times)
-    return Row(name, nbytes >> 20, nbytes / mine / 1e9, nbytes / theirs / 1e9)
+        turns = list(zip(works, times, strict=True))
+        for work, taken in turns if k % 2 else turns[::-1]:
+            taken.append(timed(work))
+    return Row(name, nbytes >> 20, *(nbytes / statistics.median(taken) / 1e9 for taken in times))
 
 
 SPREAD = 256 << 20
@@ -115,6 +129,7 @@ def several(
     pairs: list[tuple[sw.Tensor, sw.CPU | sw.CUDA]],
     floor: Callable[[], object],
     repeat: int,
+    link: Callable[[], object] | None = None,
 ) -> Row:
     """One move per pair, all begun before the first is waited for."""
 
@@ -122,8 +137,8 @@ def several(
         for handle in [sw.move_async(tensor, target) for tensor, target in pairs]:
             handle.wait()
 
-    row = compare(f"{name} x{len(pairs)} in flight", nbytes * len(pairs), ours, floor, repeat)
-    return Row(row.name, nbytes >> 20, row.ours, row.floor)
+    row = compare(f"{name} x{len(pairs)} in flight", nbytes * len(pairs), ours, floor, repeat, link)
+    return Row(row.name, nbytes >> 20, row.ours, row.floor, row.link)
 
 
 def cpu_in_flight(nbytes: int, repeat: int, count: int) -> Row:
@@ -156,7 +171,7 @@ def device_in_flight(nbytes: int, repeat: int, count: int) -> list[Row]:
             torch.cuda.current_stream().synchronize()
 
         pairs = [(sw.Tensor(s, 0, layout), t) for s, t in zip(sources, targets, strict=True)]
-        return several(name, nbytes, pairs, floor, repeat)
+        return several(name, nbytes, pairs, floor, repeat, driver_copies(flats))
 
     return [rows("pinned -> cuda", hosts, devices), rows("cuda -> pinned", devices, hosts)]
 
@@ -186,6 +201,22 @@ def file_to_cpu(nbytes: int, repeat: int, folder: str) -> Row:
         os.close(fd)
 
 
+def driver_copies(flats: list[tuple[torch.Tensor, torch.Tensor]]) -> Callable[[], None]:
+    """The copies of ``(target, source)`` pairs and one wait, as the driver's calls with nothing around them."""
+    library = ctypes.CDLL("libcuda.so.1")
+    copy, wait, handle = library.cuMemcpyAsync, library.cuStreamSynchronize, ctypes.c_void_p
+    copy.argtypes, wait.argtypes = (handle, handle, ctypes.c_size_t, handle), (handle,)
+    calls = [(target.data_ptr(), source.data_ptr(), source.numel()) for target, source in flats]
+    stream = torch.cuda.current_stream().cuda_stream
+
+    def run() -> None:
+        for target, source, nbytes in calls:
+            copy(target, source, nbytes, stream)
+        wait(stream)
+
+    return run
+
+
 def device_rows(nbytes: int, repeat: int) -> list[Row]:
     """Pinned and pageable memory to the device and back."""
     host = sw.CPU(nbytes, dtype=sw.UInt8, pinned=True, empty=True)
@@ -200,9 +231,21 @@ def device_rows(nbytes: int, repeat: int) -> list[Row]:
 
     return [
         compare(
-            "pinned -> cuda", nbytes, lambda: sw.move(pinned, device), lambda: copy(device, host), repeat
+            "pinned -> cuda",
+            nbytes,
+            lambda: sw.move(pinned, device),
+            lambda: copy(device, host),
+            repeat,
+            driver_copies([(device.flat(), host.flat())]),
         ),
-        compare("cuda -> pinned", nbytes, lambda: sw.move(remote, host), lambda: copy(host, device), repeat),
+        compare(
+            "cuda -> pinned",
+            nbytes,
+            lambda: sw.move(remote, host),
+            lambda: copy(host, device),
+            repeat,
+            driver_copies([(host.flat(), device.flat())]),
+        ),
         compare(
             "pageable -> cuda", nbytes, lambda: sw.move(pageable, device), lambda: copy(device, loose), repeat
         ),
@@ -237,14 +280,15 @@ def main() -> int:
     parser.add_argument("--json", help="write the rows to this file too")
     args = parser.parse_args()
     rows: list[Row] = []
-    print(f"{'what':30} {'MiB':>5} {'ours GB/s':>10} {'floor GB/s':>10} {'ratio':>6}")
+    print(f"{'what':30} {'MiB':>5} {'ours GB/s':>10} {'floor GB/s':>10} {'ratio':>6} {'of link':>8}")
 
     def show(found: Row | list[Row]) -> None:
         for row in found if isinstance(found, list) else [found]:
             rows.append(row)
+            of_link = f"{row.ours / row.link:8.2f}" if row.link else " " * 8
             mark = "" if row.ratio >= GOAL else f"  below {GOAL}"
             print(
-                f"{row.name:30} {row.mib:5} {row.ours:10.2f} {row.floor:10.2f} {row.ratio:6.2f}{mark}",
+                f"{row.name:30} {row.mib:5} {row.ours:10.2f} {row.floor:10.2f} {row.ratio:6.2f} {of_link}{mark}",
                 flush=True,
             )
 
