@@ -55,6 +55,8 @@ RULES = {
     "args.outputs": "Outputs are checked like inputs; strided and overlapping ones are refused.",
     "args.strides": "Axes of extent one may carry any stride.",
     "args.empty": "Empty outputs launch nothing; reductions over nothing give identities, extremes refuse.",
+    "args.windows": "A window that the call's extents or values put outside is refused by its op and axis; where "
+    "extents decide, before anything is written.",
     "args.grad": "Inputs that require a gradient are taken, and results join no graph.",
     "args.dlpack": "Other providers of DLPack tensors may call with outputs.",
     "args.dynamic": "Extents change from call to call without compiling again.",

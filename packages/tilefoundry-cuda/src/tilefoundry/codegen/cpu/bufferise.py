@@ -303,7 +303,13 @@ class _Host:
         given = iter(call.args[1:])
         starts = []
         for axis, start in enumerate(call.attr("starts")):
-            starts.append(self._start(name, next(given), view, axis, call) if start is None else start)
+            if start is None:
+                starts.append(self._start(name, next(given), view, axis, call))
+                continue
+            # The call's extents decide, so it is stopped before anything is written; in a loop, before the turn's work.
+            at = len(self.steps) if self.inside else 0
+            self.steps[at:at] = window_check(name, call, axis, start, view.shape[axis])
+            starts.append(start)
         return view.slice(tuple(starts), call.attr("sizes"), call.attr("strides"))
 
     def _start(self, name: str, atom: Atom, view: View, axis: int, call: Call) -> Dim:
@@ -315,10 +321,9 @@ class _Host:
         self.steps.append(
             Let(target, Load.of(Var(TensorType((), source.dtype), source.buffer), source.offset))
         )
-        self.steps.append(
-            window_check(target, view.shape[axis], call.attr("sizes")[axis], call.attr("strides")[axis])
-        )
-        return DimVar(target.name, 0, 2**62)
+        start = DimVar(target.name, 0, 2**62)
+        self.steps.extend(window_check(name, call, axis, start, view.shape[axis]))
+        return start
 
     def _place_results(self, results: tuple[Atom, ...]) -> dict[str, str]:
         """Buffer -> output parameter that it is; a result that cannot be computed in place is copied."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Union
 
-from tilefoundry.codegen.cpu.schedule import KernelSpec
+from tilefoundry.codegen.cpu.schedule import KernelSpec, bind_text
 from tilefoundry.codegen.cpu.statement_kernels import StatementSpec
 from tilefoundry.codegen.cpu.views import View
-from tilefoundry.ir.core.expr import Var
+from tilefoundry.ir.core.expr import Bind, Call, Var
 from tilefoundry.ir.tir import Abort, Apply, For, IndexValue, Let, Load, TirStmt
-from tilefoundry.ir.types import Dim, DType, scalar
+from tilefoundry.ir.types import Dim, DType, bounds, scalar
 
 __all__ = ["LoopSteps", "Step", "kernels_of", "map_kernel_steps", "renamed", "smaller", "window_check"]
 
@@ -57,17 +57,22 @@ def smaller(one: Dim, other: Dim) -> Apply:
     return Apply(scalar(DType.i64), "select", (less, left, right))
 
 
-def window_check(start: Var, extent: Dim, size: Dim, stride: int) -> Abort:
-    """Stop the call where a window that begins at ``start`` leaves its axis."""
-    boolean = scalar(DType.bool_)
+def window_check(name: str, call: Call, axis: int, start: Dim, extent: Dim) -> tuple[Abort, ...]:
+    """Stop the call where a slice's window begins at ``start`` and leaves ``extent``; nothing where it cannot.
+
+    The message names the op as the program's text has it.
+    """
+    size, stride = call.attr("sizes")[axis], call.attr("strides")[axis]
     last = extent - (size - 1) * stride - 1
-    low = Apply(boolean, "cmp_lt", (start, IndexValue.of(0)))
-    high = Apply(boolean, "cmp_gt", (start, IndexValue.of(last)))
-    return Abort(
-        Apply(boolean, "logical_or", (low, high)),
-        "ValueError",
-        f"tf.slice: the start {start.name} leaves its axis",
-    )
+    if isinstance(start, int) and bounds(last - start)[0] >= 0:
+        return ()
+    boolean = scalar(DType.bool_)
+    low = Apply(boolean, "cmp_lt", (IndexValue.of(start), IndexValue.of(0)))
+    high = Apply(boolean, "cmp_gt", (IndexValue.of(start), IndexValue.of(last)))
+    outside = high if isinstance(start, int) else Apply(boolean, "logical_or", (low, high))
+    line = bind_text(Bind(Var(call.type, name), call))
+    message = f"{line}: the window of axis {axis}, {size} long, leaves its extent {extent}"
+    return (Abort(outside, "ValueError", message),)
 
 
 def renamed(step: Step, homes: dict[str, str]) -> Step:

@@ -23,7 +23,7 @@ from tilefoundry.ir.types import Dim, DimExpr, DimVar, DType, TensorType, TupleT
 from tilefoundry.ir.types.dim import product
 from tilefoundry.ir.types.shard import PERSISTENT
 
-__all__ = ["KernelSpec", "comments_of", "empty_checks", "kernel_params", "nest_of", "schedule"]
+__all__ = ["KernelSpec", "bind_text", "comments_of", "empty_checks", "kernel_params", "nest_of", "schedule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +110,11 @@ def _unique_buffers(spec: KernelSpec) -> tuple[Var, ...]:
 
 def comments_of(function: Function) -> list[Comment]:
     """What the kernel computes, one line per op."""
-    return [Comment(_bind_text(stmt)) for stmt in function.stmts() if isinstance(stmt, Bind)]
+    return [Comment(bind_text(stmt)) for stmt in function.stmts() if isinstance(stmt, Bind)]
 
 
-def _bind_text(bind: Bind) -> str:
+def bind_text(bind: Bind) -> str:
+    """One op as a line, for comments and messages."""
     call = bind.value
     assert isinstance(call, Call)
     parts = [str(arg.value) if not isinstance(arg, Var) else arg.name for arg in call.args]
