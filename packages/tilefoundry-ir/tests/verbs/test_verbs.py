@@ -178,6 +178,19 @@ def test_python_functions_and_other_things_are_refused():
             verb(Module("M", (f,)), target="cpu")
 
 
+@pytest.mark.spec("jit.input")
+def test_options_of_another_kind_are_refused_by_every_verb(backend):
+    lowered = lower(f, target="cpu")
+    asked = len(backend.asked)
+    for bad in ({"opt_level": 2}, "", 0, 3):
+        for verb in (lower, compile, jit):
+            with pytest.raises(TypeError, match=r"expected CompilerOptions or None, got .*; write options="):
+                verb(f, target="cpu", options=bad)
+        with pytest.raises(TypeError, match="expected CompilerOptions or None"):
+            build(lowered, options=bad)
+    assert len(backend.asked) == asked
+
+
 @pytest.mark.spec("jit.target")
 def test_targets_are_names_or_records_and_agree_with_the_declared_one(monkeypatch):
     assert jit(f, target=CpuTarget("x86-64-v2")).target == CpuTarget("x86-64-v2")

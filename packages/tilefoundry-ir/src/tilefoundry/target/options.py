@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-__all__ = ["CompilerOptions"]
+__all__ = ["CompilerOptions", "checked_options"]
 
 _DEVICE_COMPILERS = ("nvrtc", "nvcc")
 
@@ -57,3 +57,22 @@ class CompilerOptions:
     def text(self) -> str:
         """The canonical spelling, part of every cache key."""
         return ";".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
+
+
+_DEFAULT = CompilerOptions()
+
+
+def checked_options(options: CompilerOptions | None) -> CompilerOptions:
+    """The options that a verb was given; the defaults for None.
+
+    Raises:
+        TypeError: anything else, such as a dict.
+    """
+    if options is None:
+        return _DEFAULT
+    if isinstance(options, CompilerOptions):
+        return options
+    raise TypeError(
+        f"options: expected CompilerOptions or None, got {type(options).__name__} {options!r}; "
+        "write options=CompilerOptions(opt_level=2) or the like"
+    )

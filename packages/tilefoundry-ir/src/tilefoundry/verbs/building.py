@@ -8,6 +8,7 @@ from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.errors import LoweringError
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.target import CompilerOptions, Target
+from tilefoundry.target.options import checked_options
 from tilefoundry.verbs.backends import backend_for
 from tilefoundry.verbs.lowering import lower
 from tilefoundry.verbs.refusing import refusing_briefly
@@ -30,7 +31,7 @@ def build(lowered: Module, *, options: CompilerOptions | None = None) -> Any:
     """
     if not isinstance(lowered, Module) or any(isinstance(f, Function) for f in lowered.functions):
         raise LoweringError("build takes what lower() gives; to go from a program in one step call compile()")
-    return backend_for(lowered.resolve_target()).load(_linked(lowered, options or CompilerOptions()))
+    return backend_for(lowered.resolve_target()).load(_linked(lowered, checked_options(options)))
 
 
 def _linked(lowered: Module, options: CompilerOptions) -> Any:
@@ -44,7 +45,7 @@ def compile(mod: Any, *, target: Target | str | None = None, options: CompilerOp
 
     Args, Raises: as for ``lower``.
     """
-    options = options or CompilerOptions()
+    options = checked_options(options)
     return refusing_briefly(lambda: build(lower(mod, target=target, options=options), options=options))
 
 

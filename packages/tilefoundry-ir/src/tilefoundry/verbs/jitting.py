@@ -9,6 +9,7 @@ from typing import Any
 from tilefoundry.inspection import digest
 from tilefoundry.ir.core.module import Module
 from tilefoundry.target import CompilerOptions, Target
+from tilefoundry.target.options import checked_options
 from tilefoundry.verbs.building import compile_once
 from tilefoundry.verbs.lowering import as_module, resolved_target
 from tilefoundry.verbs.refusing import refusing_briefly
@@ -52,14 +53,14 @@ class _Jit:
             options: compiler options.
 
         Raises:
-            TypeError: a raw Python function, or something else that is no program.
+            TypeError: a raw Python function, or something else that is no program; options of another kind.
             ValueError: a target that contradicts the module's declaration.
             LoweringError: no compiler for the target is installed, or it refuses something by name.
         """
         module = self._module(fn_or_mod)
         wanted = None if isinstance(target, _DefaultTarget) else target
         resolved = resolved_target(module, wanted, "cuda")
-        options = options or _DEFAULT_OPTIONS
+        options = checked_options(options)
         key = _key(module, resolved, options)
         found = self._done.get(key)
         if found is not None:
@@ -104,9 +105,6 @@ class _Jit:
 
     def __repr__(self) -> str:
         return "<function jit>"
-
-
-_DEFAULT_OPTIONS = CompilerOptions()
 
 
 def _key(module: Module, target: Target, options: CompilerOptions) -> str:

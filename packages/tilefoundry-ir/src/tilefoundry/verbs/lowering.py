@@ -10,6 +10,7 @@ from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.passes import Pipeline
 from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.target import CompilerOptions, Target
+from tilefoundry.target.options import checked_options
 from tilefoundry.verbs.backends import backend_for, choose_target
 from tilefoundry.verbs.printing import printing
 from tilefoundry.verbs.refusing import refusing_briefly
@@ -62,7 +63,7 @@ def lower(
         A Module of PrimFunctions that carries its target; ``build`` takes it.
 
     Raises:
-        TypeError: no program.
+        TypeError: no program, or options of another kind.
         LoweringError: something that the target refuses; the message names it and the way out.
         VerificationError: the program breaks an invariant of the IR.
         ValueError: ``print_after`` names a pass that the target does not run.
@@ -70,7 +71,7 @@ def lower(
     module = as_module(mod)
     module.entry_function()
     resolved = resolved_target(module, target, "cuda")
-    passes = backend_for(resolved).pipeline(resolved, options or CompilerOptions())
+    passes = backend_for(resolved).pipeline(resolved, checked_options(options))
     shown = printing(passes, print_after)
     lowered = refusing_briefly(lambda: Pipeline(passes).run(module, shown))
     return Module(
