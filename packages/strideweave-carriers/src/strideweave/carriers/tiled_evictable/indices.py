@@ -93,11 +93,11 @@ class Sender:
         with beside_captures(), plain_torch():
             self._words = torch.empty(WORDS, dtype=torch.int64, device="cpu", pin_memory=True)
             self._sent = [driver.Event(stream) for _ in range(2)]
+            self._fresh()
         self._base = self._words.data_ptr()
         self._view = hostmemory.view(self._base, 8 * WORDS).cast("q")
         self._half = 0
         self._lock = threading.Lock()
-        self._fresh()
 
     def send(self, indices: tuple[int, ...]) -> torch.Tensor:
         """``indices``, at most half of the words, as a tensor for work on the stream from now on."""
