@@ -32,8 +32,9 @@ __device__ void product(bf16 const* a, bf16 const* b, bf16* d, int m, int n, int
     for (int i = 0; i < width; ++i) out.value[i] = convert<bf16>(sums.value[i]);
     *reinterpret_cast<detail::Pack<bf16, width>*>(d + static_cast<long long>(row) * n + column) = out;
   };
-  ops::matmul_impl::TmaTier<bf16, 288>::template pipelined<Columns>(ta, tb, td, workspace,
-                                                                    ops::make_packed_epilogue<8>(store, n % 8 == 0));
+  using Tile = ops::matmul_impl::TmaTile<Columns>;
+  ops::matmul_impl::TmaTier<bf16, 288>::template pipelined<Tile>(ta, tb, td, workspace,
+                                                                 ops::make_packed_epilogue<8>(store, n % 8 == 0));
 #endif
 }
 

@@ -82,5 +82,8 @@ def test_a_kernel_that_overlaps_waits_before_it_reads(program, overlaps):
     assert flags is not None and flags.groups() == ("false", str(overlaps).lower())
     assert ("__restrict__" not in found[1]) == overlaps
     statements = [line.strip() for line in found[2].strip().splitlines()]
+    if "__launch_bounds__(288)" in found[0]:  # what fetches waits in the runtime, after it has got ready
+        assert "_work(" not in text and sum("ops::matmul(" in line for line in statements) == 1
+        return
     assert (statements[0] == "await_earlier_launches();") == overlaps
     assert not overlaps or (len(statements) == 2 and "_work(" in statements[1])

@@ -12,9 +12,9 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 
 extern "C" __device__ unsigned char kernel_linear_gated_k0_matmul_silu_mul_shared_kib[(ops::matmul_bytes<bf16,
     bf16, 288>() + 1023) / 1024] = {};
-static CUTE_DEVICE void kernel_linear_gated_k0_matmul_silu_mul_work(const bf16* __restrict__ const x,
-    const bf16* __restrict__ const w, const bf16* __restrict__ const gate, bf16* __restrict__ const output,
-    const index_t N) {
+extern "C" __global__ void TILEFOUNDRY_PAIRED_BLOCKS __launch_bounds__(288)
+    kernel_linear_gated_k0_matmul_silu_mul(const bf16* const x, const bf16* const w, const bf16* const gate,
+    bf16* const output, const index_t N) {
   // v1 = tf.matmul(x, v0): bf16[N, 256]
   // v2 = tf.silu(gate): bf16[N, 256]
   // v3 = tf.mul(v1, v2): bf16[N, 256]
@@ -45,12 +45,6 @@ static CUTE_DEVICE void kernel_linear_gated_k0_matmul_silu_mul_work(const bf16* 
   };
   const bool wide_ = detail::is_aligned<16>(gate) && detail::is_aligned<16>(output);
   ops::matmul(a_, b_, place_, workspace_, ops::make_packed_epilogue<8>(store_, wide_));
-}
-extern "C" __global__ void TILEFOUNDRY_PAIRED_BLOCKS __launch_bounds__(288)
-    kernel_linear_gated_k0_matmul_silu_mul(const bf16* const x, const bf16* const w, const bf16* const gate,
-    bf16* const output, const index_t N) {
-  await_earlier_launches();
-  kernel_linear_gated_k0_matmul_silu_mul_work(x, w, gate, output, N);
 }
 
 }  // namespace tilefoundry

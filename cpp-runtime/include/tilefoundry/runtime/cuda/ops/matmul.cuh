@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tilefoundry/runtime/cuda/dynamic_shared.cuh>
+#include <tilefoundry/runtime/cuda/ops/launch_order.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_mma.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_simt.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_stream.cuh>
@@ -112,6 +113,12 @@ __device__ constexpr auto tier_for() {
 template <class A, class B, class D, int Threads>
 using tier_t = decltype(tier_for<A, B, D, Threads>());
 
+/// Whether a tier waits for earlier launches by itself, when it has got ready.
+template <class Tier>
+inline constexpr bool waits_itself = false;
+template <class S, int Threads>
+inline constexpr bool waits_itself<TmaTier<S, Threads>> = true;
+
 }  // namespace matmul_impl
 
 /// `matmul_workspace_bytes` for element types; a constant, the same in every thread.
@@ -122,7 +129,7 @@ __device__ constexpr int matmul_bytes() {
 
 /// Shared memory that `matmul` with operands of types A and B needs in a block of `Threads`, aligned to 1024 bytes.
 /// At most 48 KiB, which static shared memory holds, except for 16-bit operands in blocks of 288 threads on sm_90a:
-/// eight warps that multiply and one that fetches take more than 200 KiB of dynamic shared memory.
+/// eight warps that multiply and one that fetches take more than 190 KiB of dynamic shared memory.
 template <class A, class B, int Threads>
 __device__ constexpr int matmul_workspace_bytes() {
   return matmul_bytes<matmul_impl::element_t<A>, matmul_impl::element_t<B>, Threads>();
@@ -135,11 +142,13 @@ __device__ constexpr int matmul_workspace_bytes() {
 /// block barriers. Operands in gmem, any strides; a static stride of 1 along k or along the rows, 16-byte aligned,
 /// takes the fast loads. Sums are float (double for double, 64-bit for integers), in a fixed order. The epilogue is
 /// called once for each element of d, `epilogue(d, m, n, sum)`, by the thread that holds its sum; the default
-/// rounds it into d. Results are visible to other blocks after a grid barrier or the end of the kernel.
+/// rounds it into d. Before it reads or writes it waits for earlier launches that this one overlaps. Results are
+/// visible to other blocks after a grid barrier or the end of the kernel.
 template <class A, class B, class D, class Epilogue = store_result>
 __device__ void matmul(A const& a, B const& b, D& d, void* workspace, Epilogue const& epilogue = {}) {
   constexpr int threads = matmul_impl::static_threads<D>();
   using Tier = matmul_impl::tier_t<A, B, D, threads>;
+  if constexpr (!matmul_impl::waits_itself<Tier>) await_earlier_launches();
   Tier::run(::tilefoundry::detail::plain_view(a), ::tilefoundry::detail::plain_view(b),
             ::tilefoundry::detail::plain_view(d), workspace, epilogue);
 }

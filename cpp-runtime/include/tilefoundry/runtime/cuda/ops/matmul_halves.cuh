@@ -8,12 +8,13 @@ namespace tilefoundry {
 namespace ops {
 namespace matmul_impl {
 
-/// The exchange of one block with the other of its pair, once per tile. Warpgroup g of block b holds 64 rows by N sums
-/// of the half b of k. Where g is b it receives the other block's sums of the same rows and adds them to its own, where
-/// not it sends; so each block finishes half of the rows, and the sum of two halves does not depend on who adds.
+/// The exchange of one block with the other of its pair, once per tile. Each thread has the same places of the tile as
+/// the same thread of the other block, summed over its own half of k. It hands over its sums of half of the columns
+/// and adds what it is handed to those of the other half; so each block finishes half of the columns, and the sum of
+/// two halves does not depend on who adds.
 ///
-/// The sums pass through the memory of the slots at `memory`: N * 256 bytes, which nobody may fetch into between the
-/// last product of a tile and `done`.
+/// The sums pass through the memory of the slots at `memory`: a KiB for each sum that a thread hands over, which
+/// nobody may fetch into between the last product of a tile and `done`.
 struct halves {
   /// In shared memory, at the same place in both blocks.
   struct storage {
@@ -21,41 +22,37 @@ struct halves {
     mbarrier filled;  ///< the other block's sums lie here
     mbarrier done;    ///< they have been read: slots may be filled again
   };
-  static constexpr unsigned group = 128;
+  static constexpr unsigned threads = 256;
   storage& barriers;
 
   __device__ void init(unsigned warps) const {
     barriers.open.init(warps);
-    barriers.filled.init(group);
-    barriers.done.init(group);
+    barriers.filled.init(threads);
+    barriers.done.init(threads);
   }
   __device__ void retire() const { barriers.open.retire(), barriers.filled.retire(), barriers.done.retire(); }
 
   /// All warps, after their last product of tile number `turn` of the block, one lane each: their slots are free.
   __device__ void open(unsigned other) const { barriers.open.publish_at(other); }
 
-  /// A warpgroup hands its sums to the same warpgroup of block `other`.
+  /// All threads: hand `given` to block `other`, and add what it hands to `kept`; then slots may be filled again.
   template <int N>
-  __device__ void send(float const (&sum)[N], void* memory, unsigned other, int thread, unsigned turn) const {
+  __device__ void swap(float (&kept)[N], float const (&given)[N], void* memory, unsigned other, int thread,
+                       unsigned turn) const {
     barriers.open.wait_published(turn & 1u);
     const unsigned to = address_in(other, static_cast<unsigned>(__cvta_generic_to_shared(memory))) + thread * 16;
     CUTE_UNROLL
     for (int i = 0; i < N; i += 4)
-      asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to + i * (group * 4)), "f"(sum[i]),
-                   "f"(sum[i + 1]), "f"(sum[i + 2]), "f"(sum[i + 3])
+      asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to + i * (threads * 4)), "f"(given[i]),
+                   "f"(given[i + 1]), "f"(given[i + 2]), "f"(given[i + 3])
                    : "memory");
     barriers.filled.publish_at(other);
-  }
-
-  /// A warpgroup adds what the other block sent; then slots may be filled again.
-  template <int N>
-  __device__ void receive(float (&sum)[N], void const* memory, int thread, unsigned turn) const {
     barriers.filled.wait_published(turn & 1u);
     auto const* const from = static_cast<float4 const*>(memory) + thread;
     CUTE_UNROLL
     for (int i = 0; i < N; i += 4) {
-      const float4 theirs = from[i / 4 * static_cast<int>(group)];
-      sum[i] += theirs.x, sum[i + 1] += theirs.y, sum[i + 2] += theirs.z, sum[i + 3] += theirs.w;
+      const float4 theirs = from[i / 4 * static_cast<int>(threads)];
+      kept[i] += theirs.x, kept[i + 1] += theirs.y, kept[i + 2] += theirs.z, kept[i + 3] += theirs.w;
     }
     // The copy engine writes here next.
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -2,6 +2,7 @@
 /// The fast matmul tier of sm_90a: one warp fetches tiles through the copy engine, two warpgroups multiply.
 #pragma once
 
+#include <tilefoundry/runtime/cuda/ops/launch_order.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_epilogue.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_halves.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_wgmma.cuh>
@@ -42,12 +43,8 @@ struct TmaTier {
   static constexpr int stages_bytes = TmaTile<256>::stages * TmaTile<256>::stage_bytes;
   static_assert(TmaTile<128>::stages * TmaTile<128>::stage_bytes <= stages_bytes,
                 "ops::matmul: the workspace is sized for the wide tile, so the narrow one must need no more");
-  /// Sums on their way to neighbouring threads: 16 rows by 64 per warp.
-  static constexpr int turn_pitch = 64, turn_bytes = 16 * turn_pitch * 4;
-  /// Where a run of 8 columns of a row lies there: rows that are written together differ in their banks.
-  static __device__ constexpr int turned(int row, int run) { return row * turn_pitch + (run ^ (row & 3)) * 8; }
   /// The maps are built in memory of their own, then come the barriers.
-  static constexpr int maps_at = stages_bytes + warps * turn_bytes, barriers_at = maps_at + 2 * 128;
+  static constexpr int maps_at = stages_bytes, barriers_at = maps_at + 2 * 128;
   static constexpr int bytes = barriers_at + 128;
   static_assert(maps_at % 128 == 0 && bytes <= 227 * 1024, "ops::matmul: the tier's memory exceeds a block's");
   static constexpr int group_rows = 8;
@@ -156,27 +153,27 @@ struct TmaTier {
     }
   }
 
+  /// What the copy engine reads of both operands.
+  template <class Tile, int Skip, class A, class B>
+  static __device__ void describe(A const& a, B const& b, tensor_map_spec (&specs)[2]) {
+    specs[0] = spec_of<Skip>(a, operand_of<0, 1>(a, 0), bm);
+    specs[1] = spec_of<Skip>(b, operand_of<1, 0>(b, 0), Tile::bn / 2);
+  }
+
   template <class Tile, bool AK, bool BK, class A, class B, class D>
   static __device__ void produce(A const& a, B const& b, D const& d, char* smem, ring<Tile::stages> pipe,
-                                 halves exchange, Pair pair) {
+                                 halves exchange, Pair pair, int place) {
     constexpr int BN = Tile::bn, skip = D::rank - 2, half_bytes = BN / 2 * bk * 2;
     auto const oa = operand_of<0, 1>(a, 0);
-    auto const ob = operand_of<1, 0>(b, 0);
-    const int lane = static_cast<int>(threadIdx.x) % 32;
+    tensor_map_spec specs[2];
+    describe<Tile, skip>(a, b, specs);
     auto& places = operand_maps<S>;
-    int place = 0;
-    if (lane == 0) place = places.claim(static_cast<int>(blockIdx.x));
-    place = __shfl_sync(0xffffffffu, place, 0);
-    auto* const scratch = reinterpret_cast<tensor_map*>(smem + maps_at);
-    const tensor_map_spec sa = spec_of<skip>(a, oa, bm), sb = spec_of<skip>(b, ob, BN / 2);
-    tensor_map* const maps = places.maps[place];
-    make_tensor_map(maps[0], scratch[0], sa);
-    make_tensor_map(maps[1], scratch[1], sb);
-    if (lane == 0) {
+    tensor_map const* const maps = places.maps[place];
+    if (static_cast<int>(threadIdx.x) % 32 == 0) {
       unsigned position = 0, turn = 0;
       const int all = (oa.k + bk - 1) / bk, begin = pair.first_step(all), end = pair.last_step(all);
       for_each_grouped<BN>(d, pair, [&](int batch, int row0, int column0) {
-        const int za = sa.extent[2] > 1 ? batch : 0, zb = sb.extent[2] > 1 ? batch : 0;
+        const int za = specs[0].extent[2] > 1 ? batch : 0, zb = specs[1].extent[2] > 1 ? batch : 0;
         if (pair.halves && turn > 0) exchange.wait(turn - 1);
         ++turn;
         for (int step = begin; step < end; ++step, ++position) {
@@ -202,36 +199,24 @@ struct TmaTier {
     }
   }
 
-  /// Hand the sums of a warpgroup's 64 rows to the epilogue, through shared memory so that neighbouring threads hold
-  /// neighbouring columns.
+  /// Hand the sums of a warpgroup's 64 rows by BN columns to the epilogue, in runs of eight neighbouring columns. Of
+  /// such a run the four lanes of a quad hold two sums each; of four runs each lane gets one.
   template <int BN, class Out, class Epilogue>
-  static __device__ void finish(float (&sum)[BN / 2], Out const& out, int row0, int column0, int rows, int columns,
-                                float* turn, Epilogue const& epilogue) {
+  static __device__ void finish(float const (&sum)[BN / 2], Out const& out, int row0, int column0, int rows,
+                                int columns, Epilogue const& epilogue) {
     using Atom = atom::wgmma<S, BN>;
-    constexpr int run = 8, across = 64;
-    const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32, warp_row = thread / 32 * 16;
+    const int thread = static_cast<int>(threadIdx.x) % 128;
     CUTE_UNROLL
-    for (int chunk = 0; chunk < BN / across; ++chunk) {
-      __syncwarp();
+    for (int s = 0; s < BN / 2; s += 16) {
       CUTE_UNROLL
-      for (int s = 0; s < across / 2; s += 2) {
-        const int row = Atom::sum_row(thread, s) - warp_row, column = Atom::sum_column(thread, s);
-        *reinterpret_cast<float2*>(turn + turned(row, column / 8) + column % 8) =
-            make_float2(sum[chunk * across / 2 + s], sum[chunk * across / 2 + s + 1]);
-      }
-      __syncwarp();
-      CUTE_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int row = i * 4 + lane / 8, column = lane % 8 * run;
-        float own[run];
-        // Half of the lanes read their second piece first, so that eight lanes read from all banks.
-        const int place = turned(row, lane % 8), late = place / 32 % 2 * 4;
-        const float4 one = *reinterpret_cast<float4 const*>(turn + place + late);
-        const float4 two = *reinterpret_cast<float4 const*>(turn + place + (4 - late));
-        *reinterpret_cast<float4*>(own) = late == 0 ? one : two;
-        *reinterpret_cast<float4*>(own + 4) = late == 0 ? two : one;
-        const int at = row0 + warp_row + row, first = column0 + chunk * across + column;
-        if (at < rows) finish_run<run>(epilogue, out, at, first, columns, own);
+      for (int below = 0; below < 4; below += 2) {
+        float2 parts[4];
+        CUTE_UNROLL
+        for (int i = 0; i < 4; ++i) parts[i] = make_float2(sum[s + i * 4 + below], sum[s + i * 4 + below + 1]);
+        float run[8];
+        gather_run(parts, run);
+        const int row = row0 + Atom::sum_row(thread, below), first = column0 + s * 2 + thread % 4 * 8;
+        if (row < rows) finish_run<8>(epilogue, out, row, first, columns, run);
       }
     }
   }
@@ -243,7 +228,7 @@ struct TmaTier {
     using Atom = atom::wgmma<S, BN, AK ? atom::Major::k : atom::Major::outer, BK ? atom::Major::k : atom::Major::outer>;
     auto const oa = operand_of<0, 1>(a, 0);
     auto const ob = operand_of<1, 0>(b, 0);
-    const int thread = static_cast<int>(threadIdx.x), group = thread / 128, warp = thread / 32;
+    const int thread = static_cast<int>(threadIdx.x), group = thread / 128;
     // One lane per block of the pair tells it that the warp is done with a slot.
     const unsigned lane = static_cast<unsigned>(thread % 32);
     auto release = [&](unsigned position) {
@@ -254,7 +239,6 @@ struct TmaTier {
         empty.arrive();
       }
     };
-    float* const place = reinterpret_cast<float*>(smem + stages_bytes + warp * turn_bytes);
     const int all = (oa.k + bk - 1) / bk, steps = pair.last_step(all) - pair.first_step(all);
     unsigned position = 0, turn = 0;
     for_each_grouped<BN>(d, pair, [&](int batch, int row0, int column0) {
@@ -277,16 +261,21 @@ struct TmaTier {
       if (steps > 0) release(position - 1);
       if constexpr (Tile::halves) {
         if (pair.halves) {
-          const unsigned other = pair.rank ^ 1u;
-          if (lane == 0) exchange.open(other);
-          if (group != static_cast<int>(pair.rank)) {
-            exchange.send(sum, smem, other, thread % 128, turn++);
-            return;
+          const bool left = pair.rank == 0;
+          float kept[BN / 4], given[BN / 4];
+          CUTE_UNROLL
+          for (int i = 0; i < BN / 4; ++i) {
+            kept[i] = left ? sum[i] : sum[BN / 4 + i];
+            given[i] = left ? sum[BN / 4 + i] : sum[i];
           }
-          exchange.receive(sum, smem, thread % 128, turn++);
+          if (lane == 0) exchange.open(pair.rank ^ 1u);
+          exchange.swap(kept, given, smem, pair.rank ^ 1u, thread, turn++);
+          finish<BN / 2>(kept, result_of(d, batch), row0 + group * 64, column0 + (left ? 0 : BN / 2), oa.rows, ob.rows,
+                         epilogue);
+          return;
         }
       }
-      finish<BN>(sum, result_of(d, batch), row0 + group * 64, column0, oa.rows, ob.rows, place, epilogue);
+      finish<BN>(sum, result_of(d, batch), row0 + group * 64, column0, oa.rows, ob.rows, epilogue);
     });
   }
 
@@ -306,11 +295,19 @@ struct TmaTier {
       exchange.init(warps);
       barrier_init_fence();
     }
-    cluster_barrier();  // nobody arrives at a barrier, or fetches into a block, that is not ready
+    cluster_arrive();
+    int place = 0;
+    if (thread >= workers) {
+      tensor_map_spec specs[2];
+      describe<Tile, D::rank - 2>(a, b, specs);
+      place = make_tensor_maps(operand_maps<S>, reinterpret_cast<tensor_map*>(smem + maps_at), specs);
+    }
+    cluster_wait();  // nobody arrives at a barrier, or fetches into a block, that is not ready
+    await_earlier_launches();
     if (thread < workers) {
       consume<Tile, OA::k_contiguous, OB::k_contiguous>(a, b, d, smem, pipe, exchange, pair, epilogue);
     } else {
-      produce<Tile, OA::k_contiguous, OB::k_contiguous>(a, b, d, smem, pipe, exchange, pair);
+      produce<Tile, OA::k_contiguous, OB::k_contiguous>(a, b, d, smem, pipe, exchange, pair, place);
     }
     __syncwarp();
     cluster_barrier();  // the other block has made its last arrival here
@@ -333,6 +330,7 @@ struct TmaTier {
         return;
       }
     }
+    await_earlier_launches();
     Fallback::run(a, b, d, workspace, epilogue);
   }
 

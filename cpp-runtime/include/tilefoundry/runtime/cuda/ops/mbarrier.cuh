@@ -76,10 +76,13 @@ struct alignas(8) mbarrier {
   }
 };
 
-/// Barrier of all threads of all blocks of a cluster; a block of its own where the launch has no clusters.
-__device__ inline void cluster_barrier() {
-  asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
+/// One side of the barrier of all threads of all blocks of a cluster, of one block where the launch has no clusters.
+/// Every thread calls, and `cluster_wait` after it.
+__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+/// The other side: what any thread of the cluster wrote before its `cluster_arrive` is visible to the calling thread.
+__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+/// Both sides at once; every thread calls.
+__device__ inline void cluster_barrier() { cluster_arrive(), cluster_wait(); }
 /// Blocks of the calling block's cluster; any thread.
 __device__ inline unsigned cluster_blocks() {
   unsigned n;

@@ -76,40 +76,21 @@ __device__ inline void describe(tensor_map& map, tensor_map_spec const& spec) {
 
 }  // namespace tma_impl
 
-/// Make a map: built in `scratch` (shared memory), published in `map` (global memory), ready for loads by the warp.
-/// All 32 lanes of one warp call with equal arguments.
-__device__ inline void make_tensor_map(tensor_map& map, tensor_map& scratch, tensor_map_spec const& spec) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  reinterpret_cast<unsigned*>(scratch.bytes)[lane] = 0;
-  __syncwarp();
-  if (lane == 0) tma_impl::describe(scratch, spec);
-  __syncwarp();
-  const unsigned from = static_cast<unsigned>(__cvta_generic_to_shared(&scratch));
-  asm volatile(
-      "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::"l"(&map),
-      "r"(from)
-      : "memory");
-  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(&map) : "memory");
-  __syncwarp();
-#endif
-}
-
 /// Global memory for the maps of blocks in flight. A block claims a place for itself, so that concurrent launches of
-/// one kernel do not meet.
+/// one kernel do not meet. There are more places than blocks that fit on a device when each takes more than half of a
+/// multiprocessor's shared memory.
 template <int Maps, int Places = 512>
 struct map_places {
   tensor_map maps[Places][Maps];
   unsigned taken[Places];
 
-  /// A free place. One thread; `release` gives it back. There are more places than blocks that fit on a device when
-  /// each takes more than half of a multiprocessor's shared memory.
-  __device__ int claim(int guess) {
-    int place = guess % Places;
+  /// Whether the calling thread has taken `place`; `release` gives it back.
+  __device__ bool take(int place) {
 #if defined(__CUDA_ARCH__)
-    while (atomicExch(&taken[place], 1u) != 0u) place = (place + 1) % Places;
+    return atomicExch(&taken[place], 1u) == 0u;
+#else
+    return true;
 #endif
-    return place;
   }
   /// Give the place back once no copy through its maps is under way.
   __device__ void release(int place) {
@@ -119,6 +100,43 @@ struct map_places {
 #endif
   }
 };
+
+/// Make maps: built in `scratch` (shared memory), published in a free place of `places`, ready for loads by the warp.
+/// All 32 lanes of one warp call with equal arguments; the result is the place. What takes long, to take a place and to
+/// publish, is under way for all maps at once.
+template <int Maps, int Places>
+__device__ int make_tensor_maps(map_places<Maps, Places>& places, tensor_map* scratch,
+                                tensor_map_spec const (&specs)[Maps]) {
+  int place = 0;
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  place = static_cast<int>(blockIdx.x) % Places;
+  bool mine = lane != 0 || places.take(place);
+  tensor_map_spec spec = specs[0];
+  for (int i = 0; i < Maps; ++i) reinterpret_cast<unsigned*>(scratch[i].bytes)[lane] = 0;
+  __syncwarp();
+  CUTE_UNROLL
+  for (int i = 0; i < Maps; ++i)
+    if (lane == i) spec = specs[i];
+  if (lane < Maps) tma_impl::describe(scratch[lane], spec);
+  while (!mine) {
+    place = (place + 1) % Places;
+    mine = places.take(place);
+  }
+  place = __shfl_sync(0xffffffffu, place, 0);
+  __syncwarp();  // all see what the lanes have described
+  for (int i = 0; i < Maps; ++i)
+    asm volatile(
+        "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::"l"(
+            &places.maps[place][i]),
+        "r"(static_cast<unsigned>(__cvta_generic_to_shared(&scratch[i])))
+        : "memory");
+  for (int i = 0; i < Maps; ++i)
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(&places.maps[place][i]) : "memory");
+  __syncwarp();
+#endif
+  return place;
+}
 
 }  // namespace ops
 }  // namespace tilefoundry

@@ -22,7 +22,7 @@ from tilefoundry.codegen.cuda.tiles import TileAsync, TileMma, TileReduce, TileS
 from tilefoundry.codegen.identifiers import mangle
 from tilefoundry.codegen.writer import Writer
 from tilefoundry.ir.core.expr import Var
-from tilefoundry.ir.tir import Accumulator, Evaluate, PrimFunction
+from tilefoundry.ir.tir import Accumulator, Comment, Evaluate, MeshScope, PrimFunction
 from tilefoundry.ir.types import DType, TensorType
 
 __all__ = [
@@ -99,11 +99,14 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
 
     The pointers of that function alias nothing, so that its accesses may be reordered among themselves. The kernel's
     own pointers say no such thing: otherwise the compiler were free to read before the wait, or through a cache that
-    does not see what an earlier launch wrote.
+    does not see what an earlier launch wrote. A product that fetches waits by itself, after it has got ready.
     """
     written = written_buffers(tuple(inner_statements(function.body)))
     meets = any(isinstance(stmt, TileSync) for stmt in inner_statements(function.body))
-    alone = [_param(p, p.name in written, not (meets and p.name in written)) for p in function.params]
+    waits = _waits_itself(function)
+    alone = [
+        _param(p, p.name in written, not waits and not (meets and p.name in written)) for p in function.params
+    ]
     bounds = f"__launch_bounds__({threads}{_resident(function)}) " if threads else ""
     if takes_turns(function):
         bounds = "TILEFOUNDRY_PAIRED_BLOCKS " + bounds
@@ -111,7 +114,7 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
         bounds = "TILEFOUNDRY_ATTENTION_BLOCKS " + bounds
     symbol = symbol_of(function.name)
     head = f'extern "C" __global__ void {bounds}{symbol}'
-    apart = overlaps(function)
+    apart = overlaps(function) and not waits
     with out.block(f"{f'static CUTE_DEVICE void {symbol}_work' if apart else head}({', '.join(alone)}) {{"):
         narrow = _stores_narrow(function, written)
         DeviceEmitter(out, narrow=narrow, written=written).stmts(function.body)
@@ -120,6 +123,15 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
         with out.block(f"{head}({params}) {{"):
             out.line("await_earlier_launches();")
             out.line(f"{symbol}_work({', '.join(mangle(p.name) for p in function.params)});")
+
+
+def _waits_itself(function: PrimFunction) -> bool:
+    """Whether the kernel is one product that fetches: it touches no other global memory before it waits."""
+    work = [stmt for stmt in function.body if not isinstance(stmt, Comment)]
+    if len(work) != 1 or not isinstance(work[0], MeshScope):
+        return False
+    inner = [stmt for stmt in work[0].body if not isinstance(stmt, Comment)]
+    return len(inner) == 1 and _fetches(inner[0])
 
 
 def takes_dynamic_shared(function: PrimFunction) -> bool:
