@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import random
 import threading
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -46,7 +47,7 @@ class Late:
 
 
 class Stream:
-    cuda_stream = 3
+    cuda_stream, device_index = 3, 0
 
     def query(self):
         return True
@@ -55,6 +56,7 @@ class Stream:
 def test_words_are_written_again_only_after_their_copies(monkeypatch):
     late, plain = Late(), torch.empty
     monkeypatch.setattr(driver, "_calls", lambda: late)
+    monkeypatch.setattr(torch.cuda, "device", lambda index: nullcontext())
     monkeypatch.setattr(indices, "WORDS", 64)
     monkeypatch.setattr(torch, "empty", lambda *size, pin_memory=False, **how: plain(*size, **how))
     sender, rng = indices.Sender(Stream(), torch.device("cpu")), random.Random(5)  # type: ignore[arg-type] # what is used of a stream
