@@ -13,6 +13,7 @@ import time
 import pytest
 
 import strideweave as sw
+from strideweave.carriers.pairs import drop_pair, try_hold_pair
 
 pytestmark = pytest.mark.spec("threads-and-processes")
 
@@ -89,6 +90,43 @@ def test_threads_take_turns_on_single_slots():
     threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
     [t.start() for t in threads], [t.join(60) for t in threads]
     assert not errors and carrier.version == 8 * 300
+
+
+def test_holds_that_threads_take_and_end_are_counted_exactly():
+    """Holds end without a lock. Oracle: no reader beside a writer, one version per write, nothing held afterwards."""
+    carriers = [sw.CPU(4) for _ in range(2)]
+    writes, failures = [0] * 8, []
+
+    def work(seed):
+        rng = random.Random(seed)
+        try:
+            for _ in range(4000):
+                source, target = rng.sample(carriers, 2)
+                if rng.random() < 0.5 and try_hold_pair(source, target):
+                    assert len(target._writers) == 1 and not target._readers
+                    wrote = rng.random() < 0.5
+                    writes[seed] += wrote
+                    drop_pair(source, target, wrote)
+                    continue
+                try:
+                    source.hold_for_read()
+                except RuntimeError:
+                    continue
+                assert not source._writers
+                source.drop_read()
+        except BaseException as error:
+            failures.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(k,), daemon=True) for k in range(8)]
+        [t.start() for t in threads], [t.join(60) for t in threads]
+    finally:
+        sys.setswitchinterval(before)
+    assert not failures and not any(t.is_alive() for t in threads), failures
+    assert not any(c._readers or c._writers for c in carriers)
+    assert sum(c.version for c in carriers) == sum(writes) > 0
 
 
 def test_wait_from_eight_threads_gives_one_object():
