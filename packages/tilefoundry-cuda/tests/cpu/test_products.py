@@ -93,6 +93,22 @@ def test_matmul_with_epilogues(dtype):
     )
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.spec("ops.all")
+def test_products_of_few_rows(dtype):
+    """With weights along k, of so few columns that several warps share one, and of so many that each has its own."""
+
+    def linear(p, x, w):
+        return p("matmul", x, p("transpose", w, perm=(1, 0)))
+
+    shapes = ((1, 5, 1032), (3, 100, 513), (2, 1000, 72), (1, 3200, 40), (8, 17, 264))
+    cases = [
+        case(linear, ((rows, k), (rows, k)), ((columns, k), (columns, k)), dtypes=(dtype,))
+        for rows, columns, k in shapes
+    ]
+    compare(cases)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f64"])
 @pytest.mark.spec("ops.all")
 def test_attention(dtype):

@@ -130,25 +130,48 @@ struct Stream {
   /// Runs of keys `worker`, `worker + workers`, ... of those that the rows see.
   template <bool Packed, class K, class V>
   __device__ void walk(K* keys, V* values, View<K, 4> const& k, View<V, 4> const& v, int worker, int workers) {
-    for (int start = from + worker * run; start < to; start += workers * run) {
-      Keys key;
-      Values value;
-      int number[unroll];
+    int start = from + worker * run;
+    if (start >= to) return;
+    Keys key;
+    Values value;
+    fetch_run<Packed>(key, value, keys, values, k, v, start);
+    for (;;) {
+      // The next run is under way while this one is computed.
+      const int next = start + workers * run;
+      Keys next_key;
+      Values next_value;
+      if (next < to) fetch_run<Packed>(next_key, next_value, keys, values, k, v, next);
+      CUTE_UNROLL
+      for (int r = 0; r < rows; ++r) add(r, key, value, start);
+      if (next >= to) return;
+      start = next;
       CUTE_UNROLL
       for (int u = 0; u < unroll; ++u) {
-        number[u] = start + u * slots + lane() / lanes;
-        // Lanes past the end read the last key again: what lies behind it may be anything.
-        const index_t at = number[u] < to ? number[u] : to - 1;
-        fetch<Packed, dim>(key[u], keys + at * k.stride[2], k.stride[3]);
-        fetch<Packed, width>(value[u], values + at * v.stride[2], v.stride[3]);
+        CUTE_UNROLL
+        for (int p = 0; p < key_pieces; ++p) key[u][p] = next_key[u][p];
+        CUTE_UNROLL
+        for (int p = 0; p < value_pieces; ++p) value[u][p] = next_value[u][p];
       }
-      CUTE_UNROLL
-      for (int r = 0; r < rows; ++r) add(r, key, value, number);
+    }
+  }
+
+  /// Number of the calling lane's key `u` in the run that starts at `start`.
+  __device__ static int numbered(int start, int u) { return start + u * slots + lane() / lanes; }
+
+  template <bool Packed, class K, class V>
+  __device__ void fetch_run(Keys& key, Values& value, K* keys, V* values, View<K, 4> const& k, View<V, 4> const& v,
+                            int start) const {
+    CUTE_UNROLL
+    for (int u = 0; u < unroll; ++u) {
+      // Lanes past the end read the last key again: what lies behind it may be anything.
+      const index_t at = numbered(start, u) < to ? numbered(start, u) : to - 1;
+      fetch<Packed, dim>(key[u], keys + at * k.stride[2], k.stride[3]);
+      fetch<Packed, width>(value[u], values + at * v.stride[2], v.stride[3]);
     }
   }
 
   /// A run's contribution to row `r`.
-  __device__ void add(int r, Keys const& key, Values const& value, int const (&number)[unroll]) {
+  __device__ void add(int r, Keys const& key, Values const& value, int start) {
     Sum score[unroll], highest = top[r];
     CUTE_UNROLL
     for (int u = 0; u < unroll; ++u) {
@@ -159,7 +182,8 @@ struct Stream {
         for (int i = 0; i < piece; ++i) sum += q[r][p * piece + i] * static_cast<Sum>(widen(key[u][p].value[i]));
       CUTE_UNROLL
       for (int apart = lanes / 2; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
-      const bool visible = number[u] >= seen[r].from && number[u] < seen[r].to;
+      const int number = numbered(start, u);
+      const bool visible = number >= seen[r].from && number < seen[r].to;
       score[u] = visible ? powered(sum) : -stdx::numeric_limits<Sum>::infinity();
       highest = score[u] > highest ? score[u] : highest;
     }

@@ -97,6 +97,13 @@ __device__ constexpr bool streams() {
   return rows >= 1 && rows <= 8 && OB::k_contiguous;
 }
 
+/// Warps that share a column, so that some six blocks of eight warps a multiprocessor have work; one for `columns` 0.
+__device__ constexpr int warps_per_column(int columns, int warps) {
+  int n = 1;
+  while (columns > 0 && 2 * n <= warps && warps % (2 * n) == 0 && columns * 2 * n <= 6336) n *= 2;
+  return n;
+}
+
 /// The tier of a call: by extents where they are static, else by element types and block.
 template <class A, class B, class D, int Threads>
 __device__ constexpr auto tier_for() {
@@ -105,7 +112,8 @@ __device__ constexpr auto tier_for() {
     // With many columns a warp takes several, which share what it reads of a; few columns need all the warps there
     // are to keep memory busy.
     constexpr int outputs = columns >= 8192 ? 4 : columns > 0 ? 1 : 2, unroll = outputs == 4 ? 2 : 4;
-    return StreamTier<element_t<A>, element_t<B>, Threads, rows, outputs, unroll>{};
+    constexpr int split = outputs == 1 ? warps_per_column(columns, Threads / 32) : 1;
+    return StreamTier<element_t<A>, element_t<B>, Threads, rows, outputs, unroll, split>{};
   } else {
     return select_tier<element_t<A>, element_t<B>, Threads>();
   }

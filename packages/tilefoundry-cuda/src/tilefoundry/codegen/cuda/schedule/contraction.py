@@ -26,6 +26,9 @@ _TILE = 64
 _STREAMED_ROWS = 8
 """So few rows read every weight once for all of them."""
 
+_STREAMING_WARPS = 6336
+"""So many warps keep memory busy."""
+
 _FETCHING = 288
 """Eight warps that multiply and one that fetches."""
 
@@ -84,11 +87,20 @@ def _per_warp(columns: Dim) -> int:
     return 4 if isinstance(columns, int) and columns >= 8192 else 1 if isinstance(columns, int) else 2
 
 
+def _warps_per_column(columns: Dim, warps: int) -> int:
+    """Warps that share a column, so that every multiprocessor has work; the runtime's rule."""
+    count = 1
+    while isinstance(columns, int) and 2 * count <= warps and columns * 2 * count <= _STREAMING_WARPS:
+        count *= 2
+    return count
+
+
 def product_blocks(lhs: BufferView, rhs: BufferView, shape: tuple[Dim, ...], threads: int) -> Dim:
     """Blocks that a product of this shape keeps busy."""
     *batches, rows, columns = shape
     if _streams(lhs, rhs):
-        return ceildiv(product([*batches, ceildiv(columns, _per_warp(columns))]), threads // 32)
+        runs = product([*batches, ceildiv(columns, _per_warp(columns))])
+        return ceildiv(product((runs, _warps_per_column(columns, threads // 32))), threads // 32)
     return product([*batches, ceildiv(rows, _TILE), ceildiv(columns, _TILE)])
 
 

@@ -39,7 +39,10 @@ def whole_instances(spec: KernelSpec) -> Instances:
     if call.op.name == "argmax" and _is_long(call):
         return Instances(product(spec.outputs[0].shape), (_WIDEST,), ("block", "t"))
     per_thread = 4 if call.op.name not in _PER_WARP else 1
-    return Instances(ceildiv(product(spec.outputs[0].shape), BLOCK * per_thread), (BLOCK,), ("block", "t"))
+    blocks = ceildiv(product(spec.outputs[0].shape), BLOCK * per_thread)
+    if call.op.name in _WINDOWS and isinstance(blocks, int):
+        blocks = min(blocks, _MOST_BLOCKS)
+    return Instances(blocks, (BLOCK,), ("block", "t"))
 
 
 def schedule_whole(spec: KernelSpec, names: Names, placement: Placement) -> tuple[TirStmt, ...]:
@@ -66,6 +69,10 @@ def _only_call(spec: KernelSpec) -> Call:
     assert isinstance(bind, Bind) and isinstance(bind.value, Call)
     return bind.value
 
+
+_WINDOWS = frozenset({"insert_slice", "cache_update"})
+_MOST_BLOCKS = 264
+"""Blocks of an op that writes its window alone where the caller passes one tensor for both: more would only cost."""
 
 _WARP = 32
 _WIDEST = 1024
