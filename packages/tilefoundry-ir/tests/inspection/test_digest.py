@@ -116,3 +116,46 @@ def test_print_and_digest_of_a_decoder_of_28_layers_take_less_than_0_3_seconds()
     as_script(net)
     digest_door(net)
     assert time.perf_counter() - start < 0.3
+
+
+TWINS = """
+from tilefoundry import func, module, prim_func
+from tilefoundry.dsl import *
+
+@module(entry="run")
+class Pair:
+    @module(entry="one")
+    class a:
+        {kernel}
+    @module(entry="one")
+    class b:
+        {other}
+    @func
+    def run(x: Tensor[(8,), "f32"]) -> Tensor[(8,), "f32"]:
+        return 1.0 / a(x) + 1.0 / b(x)
+"""
+CLAMPED = """@func
+        def one(x: Tensor[(8,), "f32"]) -> Tensor[(8,), "f32"]:
+            return tf.clamp(x, {low}, 5.0)
+"""
+STATED = """@prim_func
+        def one(x: Tensor[(8,), "f32"], y: Tensor[(8,), "f32"]):
+            T.clamp(x, y, {low}, 5.0)
+"""
+STATED_BY_ELEMENT = """@prim_func
+        def one(x: Tensor[(8,), "f32"], y: Tensor[(8,), "f32"]):
+            for i in range(8):
+                y[i] = T.clamp(x[i], {low}, 5.0)
+"""
+
+
+@pytest.mark.spec("text.covers")
+@pytest.mark.parametrize("kernel", [CLAMPED, STATED, STATED_BY_ELEMENT], ids=["func", "whole", "element"])
+def test_children_that_differ_in_the_sign_of_a_zero_are_no_twins(kernel: str) -> None:
+    def pair(low: str, other: str) -> Module:
+        return read_back(TWINS.format(kernel=kernel.format(low=low), other=kernel.format(low=other)))["Pair"]
+
+    pairs = [pair(low, other) for low in ("0.0", "-0.0") for other in ("0.0", "-0.0")]
+    assert len({digest(one) for one in pairs}) == 4
+    for one in pairs:
+        assert read_back(as_script(one))["Pair"] == one

@@ -272,3 +272,15 @@ def test_calls_are_inlined_before_extents_are_fixed():
     flat = Pipeline((InlineCalls(), BindShapes((("K", 4),)))).run(Layer)
     x = torch.randn(4, 4)
     torch.testing.assert_close(evaluate(flat.entry_function(), x, W), x * 3 * W)
+
+
+@pytest.mark.spec("passes.canonicalise")
+def test_calls_that_differ_in_the_sign_of_a_zero_stay_two():
+    @func
+    def both(x: Tensor[(4,), "f32"]) -> tuple[Tensor[(4,), "f32"], Tensor[(4,), "f32"]]:
+        return 1.0 / tf.clamp(x, 0.0, 5.0), 1.0 / tf.clamp(x, -0.0, 5.0)
+
+    once = Pipeline((Canonicalise(),)).run(Module("both", (both,), "both"))
+    got, wanted = (evaluate(f, -torch.ones(4)) for f in (once.lookup("both"), both))
+    assert all(torch.equal(a, b) for a, b in zip(got, wanted, strict=True))
+    assert [part[0].item() for part in got] == [float("inf"), -float("inf")]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Union
 
+from tilefoundry.ir.core.exact import exact
 from tilefoundry.ir.types import Dim, DimVar, TensorType, Type
 
 if TYPE_CHECKING:
@@ -90,6 +91,17 @@ class Call(Expr):
     op: Op
     args: tuple[Atom, ...]
     attrs: tuple[tuple[str, Any], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Equal where types, op, operands and attributes are; numbers among these as ``Constant`` compares them."""
+        return (
+            isinstance(other, Call)
+            and (self.type, self.op, self.args) == (other.type, other.op, other.args)
+            and exact(self.attrs) == exact(other.attrs)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.op, self.args, exact(self.attrs)))
 
     def attr(self, name: str) -> Any:
         """The attribute called ``name``; KeyError where the op has none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tilefoundry.ir.core.exact import exact
 from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, Stmt, Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir.function import Function
@@ -100,4 +101,4 @@ class _Canoniser(Copier):
 
 
 def _key(call: Call) -> Any:
-    return (call.op.name, call.args, call.attrs, call.type)
+    return (call.op.name, call.args, exact(call.attrs), call.type)

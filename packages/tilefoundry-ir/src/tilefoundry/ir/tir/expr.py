@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tilefoundry.ir.core.exact import exact
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.types import Dim, DType, TensorType, scalar
 
@@ -59,6 +60,17 @@ class Apply(Expr):
     op: str
     args: tuple[Expr, ...]
     attrs: tuple[tuple[str, Any], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Equal as calls of HIR are: numbers among the attributes by type and spelling."""
+        return (
+            isinstance(other, Apply)
+            and (self.type, self.op, self.args) == (other.type, other.op, other.args)
+            and exact(self.attrs) == exact(other.attrs)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.op, self.args, exact(self.attrs)))
 
 
 @dataclass(frozen=True, slots=True)

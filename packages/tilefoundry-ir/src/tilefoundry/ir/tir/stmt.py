@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Union
 
+from tilefoundry.ir.core.exact import exact
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
 from tilefoundry.ir.tir.expr import BufferView
@@ -159,6 +160,17 @@ class Evaluate:
     op: str
     args: tuple[Expr, ...]
     attrs: tuple[tuple[str, Any], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Equal as calls of HIR are: numbers among the attributes by type and spelling."""
+        return (
+            isinstance(other, Evaluate)
+            and (self.op, self.args) == (other.op, other.args)
+            and exact(self.attrs) == exact(other.attrs)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.op, self.args, exact(self.attrs)))
 
 
 @dataclass(frozen=True, slots=True)
