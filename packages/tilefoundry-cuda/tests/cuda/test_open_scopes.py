@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from unittest.mock import patch
 
 import pytest
 import torch
 
 from tilefoundry import func, jit, lower
 from tilefoundry.codegen import place
+from tilefoundry.codegen.cuda import choose_meshes
 from tilefoundry.codegen.cuda.authored import NotFollowed
 from tilefoundry.dsl import DimVar, Mesh, Tensor, Topology, tf
 from tilefoundry.evaluator import evaluate
@@ -46,9 +48,11 @@ def windows(extent: int) -> object:
 
 
 def edited(program: object, *changes: tuple[str, str]) -> object:
-    """The placed program with ``changes`` in its text."""
-    placed = place(program, target=H200)
+    """The placed program without layouts, as an author may write it too, with ``changes`` in its text."""
+    with patch.object(choose_meshes, "chosen_spread", lambda spec: None):
+        placed = place(program, target=H200)
     text = as_script(placed)
+    assert "reshard" not in text
     for old, new in changes:
         assert old in text, text
         text = text.replace(old, new)

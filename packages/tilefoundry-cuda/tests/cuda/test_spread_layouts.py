@@ -79,9 +79,37 @@ def test_known_forms_say_their_layouts(name):
     assert last == f'{layout}, storage="gmem"'
 
 
+CUT = {
+    "any number of rows": (norm((N, 384)), ["tile(N, 8, over=m.block)"], "(8 @ m.row, 3, 32 @ m.lane, 4)"),
+    "rows with a remainder": (
+        norm((N, 4100)),
+        ["tile(4100, 4224)"],
+        "(N @ m.block, 3, 352 @ m.lane, 4)",
+    ),
+    "both": (
+        norm((N, 1000)),
+        ["tile(N, 2, over=m.block)", "tile(1000, 1024)"],
+        "(2 @ m.row, 2, 128 @ m.lane, 4)",
+    ),
+    "any number of elements": (gate((N, M)), ["tile(M * N, 1024, over=m.block)"], "(256 @ m.lane, 4)"),
+    "any length": (biased((N, M)), ["tile(M, 1024, over=m.tile)"], "(N @ m.block, 256 @ m.lane, 4)"),
+}
+"""Program, its loops over tiles, and the layout of a tile, which may be cut."""
+
+
+@pytest.mark.parametrize("name", CUT)
+@pytest.mark.spec("placement.layouts")
+def test_what_an_edge_may_cut_is_said_by_tiles(name):
+    program, loops, layout = CUT[name]
+    text = as_script(place(program, target=H200))
+    assert [line.split(" in ")[1].rstrip(":") for line in text.splitlines() if " in tile" in line] == loops
+    assert layouts(program)[0] == f'{layout}, storage="rmem"'
+
+
 OPEN = {
     "rows in shared memory": norm((64, 32768), "bf16"),
     "rows of any length": norm((N, M)),
+    "rows of two axes in blocks across both": norm((N, 3, 128)),
 }
 
 
@@ -99,6 +127,10 @@ PROGRAMS = {
     "short scaled": scaled((4, 16, 128)),
     "gate": gate((16, 1024), "bf16"),
     "biased": biased((N, 4096), "f16"),
+    "cut rows": scaled((N, 384)),
+    "cut both": residual(1000, "f32"),
+    "cut elements": gate((N, 24)),
+    "cut tiles": biased((N, 4104), "f16"),
 }
 
 
@@ -125,6 +157,17 @@ EDITS = {
     "smaller packs": (norm((N, 4096), "bf16"), [("2, 256 @ m.lane, 8", "4, 256 @ m.lane, 4")], False),
     "elements of fewer threads": (gate((16, 1024)), [*HALF, ("256 @ m.lane", "2, 128 @ m.lane")], True),
     "elements in turn": (gate((16, 1024)), [("256 @ m.lane, 4", "4, 256 @ m.lane")], False),
+    "half the rows of a block": (
+        scaled((N, 384)),
+        [
+            ('"thread", 256', '"thread", 128'),
+            ("(N + 7) // 8", "(N + 3) // 4"),
+            ("8, 32), (", "4, 32), ("),
+            ("tile(N, 8,", "tile(N, 4,"),
+            ("8 @ m.row", "4 @ m.row"),
+        ],
+        True,
+    ),
     "another name": (norm((N, 4096), "bf16"), [("x_own", "mine"), (") as m", ") as n"), ("m.", "n.")], True),
 }
 """Program, edit, and whether the schedule for the mesh does as the edited layouts say."""
@@ -146,9 +189,28 @@ def test_edited_layouts_are_the_code(name):
 
 
 @pytest.mark.spec("placement.layouts")
+def test_names_of_loops_and_tiles_are_free():
+    """Oracle: the source of the program itself."""
+    program = residual(1000, "f32")
+    other = edited(
+        program, ("j.", "k."), ("for j", "for k"), ("x_tile", "part"), ("(i.", "(n."), ("for i", "for n")
+    )
+    assert source_of(other, H200) == source_of(program, H200)
+
+
+@pytest.mark.spec("placement.layouts")
 def test_a_layout_of_another_size_is_refused_where_it_is_written():
     with pytest.raises(Exception, match=r"has N \* 6144 elements, the tensor \(N, 4096\) has N \* 4096"):
         edited(norm((N, 4096), "bf16"), ("2, 256 @ m.lane", "3, 256 @ m.lane"))
+
+
+@pytest.mark.parametrize("name", ["cut rows", "cut both", "cut elements", "short scaled"])
+@pytest.mark.spec("placement.layouts")
+def test_placed_programs_evaluate_and_run_elsewhere_too(name):
+    """Oracle: the evaluator on the program as it was written."""
+    placed = place(PROGRAMS[name], target=H200)
+    check(PROGRAMS[name], lambda *tensors: evaluate(placed.entry_function(), *tensors), 5, 0)
+    check(PROGRAMS[name], jit(placed, target="cpu"), 5, 0)
 
 
 @pytest.mark.spec("placement.layouts")

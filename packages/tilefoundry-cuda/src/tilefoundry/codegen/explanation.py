@@ -10,6 +10,7 @@ from tilefoundry.codegen.cpu.nest import ARRANGE, MEMORY_OPS, Nest
 from tilefoundry.codegen.cpu.schedule.plan import sample
 from tilefoundry.codegen.cpu.schedule.whole import WHOLE_OPS
 from tilefoundry.codegen.cuda.schedule.whole import CUDA_WHOLE_OPS
+from tilefoundry.codegen.cuda.spreads import flattened
 from tilefoundry.codegen.launch_paths import launch_records
 from tilefoundry.codegen.placing import placing_and_rest
 from tilefoundry.ir.core.expr import Bind, Call, FunctionCall, MeshScope, Var
@@ -163,6 +164,8 @@ def _computed(kernel: Function | PrimFunction) -> list[Bind]:
     """The ops that compute; moving a value between memories does not, and statements are not counted."""
     if isinstance(kernel, PrimFunction):
         return []
+    found = flattened(kernel)
+    kernel = kernel if found is None else found[1]
     return [stmt for stmt in kernel.stmts() if isinstance(stmt, Bind) and not _moves(stmt)]
 
 

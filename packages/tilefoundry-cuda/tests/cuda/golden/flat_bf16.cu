@@ -13,7 +13,7 @@ static CUTE_DEVICE void kernel_flat_bf16_k0_silu_mul_work(const bf16* __restrict
     const bf16* __restrict__ const u, bf16* __restrict__ const output, const index_t M, const index_t N) {
   // v0 = tf.silu(g): bf16[N, M]
   // v1 = tf.mul(v0, u): bf16[N, M]
-  // with Mesh(cta, thread: block=((M * N + 2047) // 2048), row=1, lane=256) as m:
+  // with Mesh(cta, thread: block=((M * N + 2047) // 2048), lane=256) as m:
   auto const body_ = [&](auto width_) {
     constexpr int V_ = decltype(width_)::value;
     const index_t lane = program_id<TopologyScope::thread>() % 256;

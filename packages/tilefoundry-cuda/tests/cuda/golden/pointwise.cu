@@ -14,7 +14,7 @@ static CUTE_DEVICE void kernel_pointwise_k0_exp_mul_add_work(const f32* __restri
   // v0 = tf.add(x, y): f32[N, M]
   // v1 = tf.exp(v0): f32[N, M]
   // v2 = tf.mul(v1, 0.5): f32[N, M]
-  // with Mesh(cta, thread: block=N * ((M + 1023) // 1024), row=1, lane=256) as m:
+  // with Mesh(cta, thread: block=N, tile=((M + 1023) // 1024), lane=256) as m:
   auto const body_ = [&](auto width_) {
     constexpr int V_ = decltype(width_)::value;
     const index_t lane = program_id<TopologyScope::thread>() % 256;

@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(256) kernel_several_k1_reduce(const
 static CUTE_DEVICE void kernel_several_k2_neg_work(const i32* __restrict__ const x,
     i32* __restrict__ const output2, const index_t M, const index_t N) {
   // v2 = tf.neg(x): i32[N, M]
-  // with Mesh(cta, thread: block=((M * N + 1023) // 1024), row=1, lane=256) as m:
+  // with Mesh(cta, thread: block=((M * N + 1023) // 1024), lane=256) as m:
   auto const body_ = [&](auto width_) {
     constexpr int V_ = decltype(width_)::value;
     const index_t lane = program_id<TopologyScope::thread>() % 256;

@@ -20,6 +20,8 @@ def reshard_layout(call: Call, header: Header) -> str | None:
     scope is not at hand or whose axes have no names.
     """
     layout = dict(call.attrs)["layout"]
+    if isinstance(layout, Layout):
+        return _entries(layout.shape, {}, header) if _gives(call, Layout(layout.shape)) else None
     if not isinstance(layout, ShardLayout) or not isinstance(layout.layout, Layout):
         return None
     scope = header.scope_of(layout.mesh)
@@ -27,10 +29,15 @@ def reshard_layout(call: Call, header: Header) -> str | None:
     if scope is None or not layout.mesh.names or not plain or not layout.splits:
         return None
     written = ShardLayout(Layout(layout.shape), layout.attrs, layout.mesh)
-    if call.op.call(call.args, {**dict(call.attrs), "layout": written}).attrs != call.attrs:
+    if not _gives(call, written):
         return None
     axes = {axis: f"{scope}.{layout.mesh.names[at]}" for axis, at in layout.splits.items()}
     return _entries(layout.shape, axes, header)
+
+
+def _gives(call: Call, written: Layout | ShardLayout) -> bool:
+    """Whether the reshard with ``written`` in place of its layout is the same."""
+    return call.op.call(call.args, {**dict(call.attrs), "layout": written}).attrs == call.attrs
 
 
 def _entries(shape: Sequence[Dim], axes: dict[int, str], header: Header) -> str:

@@ -16,7 +16,7 @@ from tilefoundry.codegen.cpu.host_steps import (
     window_check,
 )
 from tilefoundry.codegen.cpu.inplace import INPLACE, inplace_pairs, touched
-from tilefoundry.codegen.cpu.orders import atoms_of, wanted_orders
+from tilefoundry.codegen.cpu.orders import atoms_of, item_names, result_names, wanted_orders
 from tilefoundry.codegen.cpu.prims import lower_statements
 from tilefoundry.codegen.cpu.schedule import KernelSpec, schedule
 from tilefoundry.codegen.cpu.schedule.whole import DENSE_OPERANDS
@@ -108,6 +108,7 @@ class _Host:
     dtypes: dict[str, DType] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     perms: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    items: dict[str, dict[int, str]] = field(default_factory=dict)
     inplace: tuple[tuple[int, int], ...] = ()
     whole: dict[str, Dim] = field(default_factory=dict)
     inside: set[str] = field(default_factory=set)
@@ -117,7 +118,7 @@ class _Host:
         for param in self.entry.params:
             assert isinstance(param.type, TensorType)
             self.views[param.name] = View.dense(param.name, param.type.dtype, param.type.shape)
-        self.perms = wanted_orders(block)
+        self.perms, self.items = wanted_orders(block), item_names(block)
         for stmt in block.stmts:
             self._stmt(stmt)
         homes = self._place_results(block.results)
@@ -207,7 +208,7 @@ class _Host:
             return
         inputs = tuple(self._argument(call.callee, i, arg) for i, arg in enumerate(call.args))
         types = call.type.elements if isinstance(call.type, TupleType) else (call.type,)
-        names = [bind.target.name] if len(types) == 1 else self._result_names(call, len(types))
+        names = result_names(bind, self.items)
         outs = tuple(self._fresh(name, t) for name, t in zip(names, types, strict=True))  # type: ignore[arg-type]  # kernels give tensors
         self.views[bind.target.name] = outs[0] if len(outs) == 1 else outs
         self.steps.append(KernelSpec(call.callee, inputs, outs))
@@ -231,13 +232,6 @@ class _Host:
         if view.is_packed or not _wants_dense(callee, position):
             return view
         return self._copied(f"{view.buffer}_packed", view)
-
-    def _result_names(self, call: FunctionCall, count: int) -> list[str]:
-        body = call.callee.body
-        assert body is not None
-        return [atom.name if isinstance(atom, Var) else f"result{i}" for i, atom in enumerate(body.results)][
-            :count
-        ]
 
     def _fresh(self, name: str, type_: TensorType) -> View:
         """A new buffer for a kernel's result, in the order that its reader wants."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, For, Var
+from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, For, FunctionCall, Var
+from tilefoundry.ir.hir.function import Function
+from tilefoundry.ir.types import TupleType
 
-__all__ = ["atoms_of", "wanted_orders"]
+__all__ = ["atoms_of", "item_names", "result_names", "wanted_orders"]
 
 
 def wanted_orders(block: Block) -> dict[str, tuple[int, ...]]:
@@ -42,6 +44,32 @@ def _reads(block: Block) -> Iterator[tuple[Atom, Call | None]]:
                 yield arg, reader
     for atom in block.results:
         yield atom, None
+
+
+def item_names(block: Block) -> dict[str, dict[int, str]]:
+    """Name of a tuple -> index -> what the body, nested ones included, calls that element."""
+    found: dict[str, dict[int, str]] = {}
+    for stmt in block.stmts:
+        if isinstance(stmt, For):
+            found |= item_names(stmt.body)
+        elif (
+            isinstance(stmt, Bind) and isinstance(stmt.value, Call) and stmt.value.op.name == "tuple_get_item"
+        ):
+            group = stmt.value.args[0]
+            if isinstance(group, Var):
+                found.setdefault(group.name, {}).setdefault(stmt.value.attr("index"), stmt.target.name)
+    return found
+
+
+def result_names(bind: Bind, items: Mapping[str, Mapping[int, str]]) -> list[str]:
+    """What the host calls the results of a kernel; an element that it takes no notice of, as the kernel does."""
+    if not isinstance(bind.target.type, TupleType):
+        return [bind.target.name]
+    callee = bind.value.callee if isinstance(bind.value, FunctionCall) else None
+    results = callee.body.results if isinstance(callee, Function) and callee.body is not None else ()
+    own = [atom.name if isinstance(atom, Var) else f"result{i}" for i, atom in enumerate(results)]
+    taken = items.get(bind.target.name, {})
+    return [taken.get(i, name) for i, name in enumerate(own)]
 
 
 def atoms_of(block: Block) -> Iterator[Atom]:
