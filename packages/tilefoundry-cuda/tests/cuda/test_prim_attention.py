@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tilefoundry import jit, lower
+from tilefoundry import func, jit, lower
 from tilefoundry.codegen.cuda.authored import NotFollowed
 from tilefoundry.codegen.cuda.authored.refusal import PlacementWarning
-from tilefoundry.dsl import DimVar, T, Tensor, module, prim_func
+from tilefoundry.dsl import DimVar, T, Tensor, Topology, module, prim_func
 from tilefoundry.target import CudaTarget
 
 from .emulating import emulate
@@ -94,6 +94,19 @@ class Hosted:
         T.launch(once, held, k, y)
 
 
+@module(entry="f")
+class Called:
+    @prim_func(topologies=(Topology("cta", 1), Topology("thread", 128)))
+    def once(q: Tensor[(1, 2, P, 8), "f32"], y: Tensor[(1, 2, P, 8), "f32"]):
+        for b, h, i, d, o in T.attention(q, q, q, split_kv=2):
+            y[b, h, i, d] = o
+
+    @func
+    def f(x: Tensor[(1, 2, P, 8), "f32"]) -> Tensor[(1, 2, P, 8), "f32"]:
+        y = once(x * 2.0)
+        return y + 1.0
+
+
 def attended(q, k, v, lengths=None, *, scale=None, causal=False, window=None, softcap=None):
     """The formula, in float64."""
     q, k, v = q.double(), k.double(), v.double()
@@ -152,12 +165,18 @@ def _hosted(device, s=9, keys=70):
     return (q, k), attended(attended(q, k, k, causal=True), k, k, causal=True)
 
 
+def _called(device, s=9, keys=0):
+    x = _random(device, 1, 2, s, 8)
+    return (x,), attended(2 * x, 2 * x, 2 * x) + 1
+
+
 CASES = {
     "causal": (causal, _causal),
     "in_parts": (in_parts, _in_parts),
     "odd_dims": (odd_dims, _odd_dims),
     "turned": (turned, _turned),
     "hosted": (Hosted, _hosted),
+    "called": (Called, _called),
 }
 
 

@@ -190,17 +190,22 @@ struct AttentionMma {
     return *reinterpret_cast<uint32_t const*>(&pack);
   }
 
+  /// The weights of 16 keys as fragments: 16-bit numbers, and what they leave.
+  static __device__ void split(float (&weight)[keys / 8][4], int k, uint32_t (&most)[4], uint32_t (&rest)[4]) {
+    float(&low)[4] = weight[2 * k];
+    float(&high)[4] = weight[2 * k + 1];
+    most[0] = halves(low[0], low[1]), most[1] = halves(low[2], low[3]);
+    most[2] = halves(high[0], high[1]), most[3] = halves(high[2], high[3]);
+    rest[0] = halves(low[0], low[1]), rest[1] = halves(low[2], low[3]);
+    rest[2] = halves(high[0], high[1]), rest[3] = halves(high[2], high[3]);
+  }
+
   /// Add the weighed values of the tile.
   static __device__ void mix(float (&weight)[keys / 8][4], T const* sv, int lane, Rows& own) {
     CUTE_UNROLL
     for (int k = 0; k < keys / 16; ++k) {
-      float(&low)[4] = weight[2 * k];
-      float(&high)[4] = weight[2 * k + 1];
       uint32_t most[4], rest[4];
-      most[0] = halves(low[0], low[1]), most[1] = halves(low[2], low[3]);
-      most[2] = halves(high[0], high[1]), most[3] = halves(high[2], high[3]);
-      rest[0] = halves(low[0], low[1]), rest[1] = halves(low[2], low[3]);
-      rest[2] = halves(high[0], high[1]), rest[3] = halves(high[2], high[3]);
+      split(weight, k, most, rest);
       CUTE_UNROLL
       for (int j = 0; j < Width / 16; ++j) {
         const int i = lane / 8, row = k * 16 + (i & 1) * 8 + lane % 8;

@@ -130,15 +130,16 @@ __device__ KeyRange seen_by_some(Task const& task, int first, int rows, int leng
   return low.to == low.from ? KeyRange{0, high.to} : KeyRange{low.from, high.to};
 }
 
-/// Tile number `item`: parts follow each other, then tiles of rows, heads of keys, batch rows. A part is a run of whole
-/// key tiles, as even as they go.
+/// Tile number `item`: parts follow each other, then heads of keys, batch rows, tiles of rows. The last rows, which see
+/// the most keys where masks are causal, come first. A part is a run of whole key tiles, as even as they go.
 template <int Rows, int Keys, class Task>
 __device__ RowTile tile_of(Task const& task, index_t item) {
   const int tiles = (task.rows() + Rows - 1) / Rows;
   RowTile tile;
   tile.part = static_cast<int>(item % Task::parts), item /= Task::parts;
-  tile.first = static_cast<int>(item % tiles) * Rows, item /= tiles;
-  tile.group = static_cast<int>(item % task.shared), tile.batch = static_cast<int>(item / task.shared);
+  tile.group = static_cast<int>(item % task.shared), item /= task.shared;
+  tile.batch = static_cast<int>(item % task.batch), item /= task.batch;
+  tile.first = (tiles - 1 - static_cast<int>(item)) * Rows;
   tile.length = static_cast<int>(task.counts.of(tile.batch, task.keys));
   tile.keys = seen_by_some(task, tile.first, Rows, tile.length);
   if constexpr (Task::parts > 1) {

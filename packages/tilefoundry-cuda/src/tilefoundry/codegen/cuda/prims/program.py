@@ -172,7 +172,8 @@ class _Host:
             (count,) = type_.shape
             if not isinstance(count, int):
                 count = substitute(count, extents_of(launch, kernel))
-            args[i] = Var(TensorType((), type_.dtype), f"{kernel.name}_{param.name}_{len(self.slots)}")
-            self.buffers.append((args[i], len(self.slots)))
+            own = Var(TensorType((), type_.dtype), f"{kernel.name}_{param.name}_{len(self.slots)}")
+            args[i] = own
+            self.buffers.append((own, len(self.slots)))
             self.slots.append((product((count, type_.dtype.itemsize)),))
         return replace(launch, args=tuple(args))
