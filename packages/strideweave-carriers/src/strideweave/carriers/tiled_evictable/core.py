@@ -204,7 +204,7 @@ class Core:
             )
 
     def refuse_in_own_hold(self, verb: str, codes: Iterable[int] | None = None) -> None:
-        """Raise RuntimeError where the calling thread holds tiles (one of ``codes``, if given): it would wait forever."""
+        """Raise RuntimeError where the calling thread holds tiles (of ``codes``, if given): it would wait forever."""
         me = threading.get_ident()
         with self.lock:
             holds = [request for request in self.active if request.holder == me]

@@ -39,7 +39,7 @@ class DecomposeRows:
     def _decomposed(self, function: Function) -> Function:
         if function.body is None:
             return function
-        known = {p.name: p for p in function.params}
+        known: dict[str, Atom] = {p.name: p for p in function.params}
         copier = Decomposer(Names(p.name for p in function.params), values=known)
         copier.keeps = self.keeps
         return with_body(function, copier.block(function.body))
