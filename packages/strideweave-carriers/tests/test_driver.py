@@ -108,6 +108,47 @@ def test_an_event_is_made_on_its_streams_device(library, monkeypatch):
     assert made_on == [1] and current == [0]
 
 
+def test_the_default_stream_of_another_device_is_asked_on_that_device(library, monkeypatch):
+    """Each device's default stream has handle 0. Oracle: the device that is current when the driver is called."""
+    current, asked = [0], []
+
+    class Device:
+        def __init__(self, index):
+            self.index = index
+
+        def __enter__(self):
+            current.append(self.index)
+
+        def __exit__(self, *_):
+            current.pop()
+
+    class Default(Stream):
+        cuda_stream = 0
+
+        def __init__(self, index):
+            super().__init__()
+            self.device_index = index
+
+    monkeypatch.setattr(torch.cuda, "device", Device)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: current[-1], raising=False)
+    for name in ("copy", "stream_query", "stream_synchronize", "event_record", "wait_event"):
+        found = getattr(library, name)
+        monkeypatch.setattr(
+            library, name, lambda *args, f=found, n=name: asked.append((n, current[-1])) or f(*args)
+        )
+    for index in (0, 1):
+        stream, lane = Default(index), Stream()
+        copied(stream), driver.is_idle(stream), driver.synchronize(stream)
+        event = driver.Event(stream)
+        event.record(), event.wait(stream), event.wait(lane)
+        assert asked == [
+            ("copy", index), ("stream_query", index), ("stream_synchronize", index), ("event_record", index),
+            ("wait_event", index), ("wait_event", 0),
+        ]  # fmt: skip
+        asked.clear()
+    assert current == [0]
+
+
 def test_events_are_used_again_only_once_given_back(library):
     marks = Marks(Stream())
     first, second = marks.take(), marks.take()

@@ -116,6 +116,21 @@ def _bind(stream: torch.cuda.Stream) -> None:
         _bound.generation = forks.generation
 
 
+def _on(stream: torch.cuda.Stream, call: Callable[..., int], *args: Any) -> int:
+    """``call(*args)`` with the context made the thread's in which the handle of ``stream`` means that stream.
+
+    The handle of every device's default stream is 0: the driver takes it for the one of the current context.
+    """
+    _bind(stream)
+    if not stream.cuda_stream:
+        import torch
+
+        if torch._C._cuda_getDevice() != stream.device_index:
+            with torch.cuda.device(stream.device_index):
+                return call(*args)
+    return call(*args)
+
+
 def bound(device: int) -> Calls | None:
     """The driver's functions, with the context of ``device``, torch's current one, made the thread's; None without one.
 
@@ -151,8 +166,7 @@ def copy(target: int, source: int, nbytes: int, stream: torch.cuda.Stream) -> No
     Raises:
         RuntimeError: the driver refuses; nothing was queued.
     """
-    _bind(stream)
-    status = _calls().copy(target, source, nbytes, stream.cuda_stream)  # type: ignore[union-attr] # the caller has asked
+    status = _on(stream, _calls().copy, target, source, nbytes, stream.cuda_stream)  # type: ignore[union-attr] # the caller has asked
     if status:
         _check(status, f"copy of {nbytes} bytes")
 
@@ -173,11 +187,12 @@ def copy_runs(
         for at, to, nbytes in runs:
             copy(target + to, source + at, nbytes, stream)
         return
-    _bind(stream)
     sources = array("Q", [source + at for at, _, _ in runs])
     targets = array("Q", [target + to for _, to, _ in runs])
     sizes = array("Q", [nbytes for _, _, nbytes in runs])
-    status = calls.copy_batch(  # type: ignore[union-attr,misc] # as above
+    status = _on(
+        stream,
+        calls.copy_batch,  # type: ignore[union-attr] # as above
         targets.buffer_info()[0],
         sources.buffer_info()[0],
         sizes.buffer_info()[0],
@@ -190,8 +205,7 @@ def copy_runs(
 
 def is_idle(stream: torch.cuda.Stream) -> bool:
     """Whether ``stream`` has done everything that was queued on it, or failed at it."""
-    _bind(stream)
-    return _calls().stream_query(stream.cuda_stream) != NOT_READY  # type: ignore[union-attr] # the caller has asked
+    return _on(stream, _calls().stream_query, stream.cuda_stream) != NOT_READY  # type: ignore[union-attr] # the caller has asked
 
 
 def synchronize(stream: torch.cuda.Stream) -> None:
@@ -200,8 +214,7 @@ def synchronize(stream: torch.cuda.Stream) -> None:
     Raises:
         RuntimeError: what was queued failed.
     """
-    _bind(stream)
-    status = _calls().stream_synchronize(stream.cuda_stream)  # type: ignore[union-attr] # the caller has asked
+    status = _on(stream, _calls().stream_synchronize, stream.cuda_stream)  # type: ignore[union-attr] # the caller has asked
     if status:
         _check(status, "work of the device")
 
@@ -225,15 +238,14 @@ class Event:
 
     def record(self) -> None:
         """Stand for everything queued so far on the stream that the event was made for."""
-        _bind(self.stream)
-        status = _calls().event_record(self._handle, self.stream.cuda_stream)  # type: ignore[union-attr] # it was made
+        stream = self.stream
+        status = _on(stream, _calls().event_record, self._handle, stream.cuda_stream)  # type: ignore[union-attr] # it was made
         if status:
             _check(status, "recording an event")
 
     def wait(self, stream: torch.cuda.Stream) -> None:
         """Make ``stream`` do what is queued on it from now on after that work."""
-        _bind(stream)
-        status = _calls().wait_event(stream.cuda_stream, self._handle, 0)  # type: ignore[union-attr] # it was made
+        status = _on(stream, _calls().wait_event, stream.cuda_stream, self._handle, 0)  # type: ignore[union-attr] # it was made
         if status:
             _check(status, "waiting for an event")
 
