@@ -39,7 +39,7 @@ def device(monkeypatch):
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     asked = SimpleNamespace(alone=True, current_device=lambda: 0, raw_stream=lambda index: CALLER)
     monkeypatch.setattr(cuda_straight, "_torch", lambda: asked)
-    monkeypatch.setattr(cuda_straight, "refuse_capture", lambda: None)
+    monkeypatch.setattr(cuda_straight, "refuse_capture", lambda index: None)
     monkeypatch.setattr(cuda_lanes, "_lanes", {})
     yield library
     library.finish(LANE)

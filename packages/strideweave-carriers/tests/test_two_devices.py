@@ -91,3 +91,22 @@ def test_fresh_threads_reach_both_devices():
     [t.start() for t in threads]
     [t.join(60) for t in threads]
     assert seen == [True] * 4
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_capture_on_a_device_that_is_not_current_is_refused(pinned):
+    """The copy would become part of the other device's graph. Oracle: the refusal, and the graph's own result."""
+    target, source = sw.CUDA(4, dtype=sw.Int32, device=1), host(pinned, torch.arange(4, dtype=torch.int32))
+    sw.move(source, target)
+    x = torch.ones(4, device="cuda:1")
+    with torch.cuda.device(1):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = x + 1
+            with torch.cuda.device(0):
+                for act in (sw.move, sw.move_async):
+                    with pytest.raises(RuntimeError, match="captured"):
+                        act(source, target)
+        graph.replay()
+        torch.cuda.synchronize()
+    assert y.tolist() == [2.0] * 4 and sw.move(source, target).tolist() == [0, 1, 2, 3]

@@ -35,11 +35,19 @@ PIECE = 16 << 20
 _NBYTES = attrgetter("nbytes")
 
 
-def refuse_capture() -> None:
-    """Raise RuntimeError where the current stream is being captured: the copy would become part of the graph."""
+def refuse_capture(device: int) -> None:
+    """Raise RuntimeError where the current stream, or that of ``device``, is being captured into a graph.
+
+    The copy would become part of it.
+    """
     import torch
 
-    if torch.cuda.is_current_stream_capturing():
+    capturing = torch.cuda.is_current_stream_capturing()
+    if not capturing and torch._C._cuda_getDevice() != device:
+        # torch speaks of the current device alone.
+        with torch.cuda.device(device):
+            capturing = torch.cuda.is_current_stream_capturing()
+    if capturing:
         raise RuntimeError(
             "move: the current stream is being captured into a graph; move before or after the capture"
         )
@@ -56,7 +64,7 @@ def order_after_caller(on: Lane, device: int, after: torch.cuda.Stream | None = 
     import torch
 
     if after is None:
-        refuse_capture()
+        refuse_capture(device)
     caller = current_stream(device) if after is None else after
     stream = on.clear()
     if caller is stream:
@@ -263,7 +271,7 @@ def _block(source: Carrier, target: Carrier, runs: Sequence[Run], device: int) -
     # A caller that waits anyway gains nothing from a stream of its own or from the reaper, and both cost more
     # than a small copy.
     seam.enter("submit")
-    refuse_capture()
+    refuse_capture(device)
     stream = current_stream(device)
     with beside_captures(), plain_torch(), NothingLeft(stream):
         _copy_runs(source, target, runs)

@@ -65,7 +65,7 @@ class DeviceStraight:
         stream = asked.raw_stream(index)
         # The legacy stream cannot be captured.
         if stream:
-            refuse_capture()
+            refuse_capture(index)
         return calls, index, stream
 
     def perform(
