@@ -146,6 +146,33 @@ def test_nothing_is_known_where_sources_changed_since_the_process_began(cache, m
 
 
 @pytest.mark.spec("cache.recall")
+def test_nothing_is_noted_where_sources_change_while_the_process_lives(cache, monkeypatch):
+    jit(tripled, target="cpu")
+    (before,) = (cache / "programs").iterdir()
+    monkeypatch.setattr(tilefoundry, "IMPORTED_AT", 0.0)
+    jit(quadrupled, target="cpu")
+    assert [*(cache / "programs").iterdir()] == [before]
+
+
+@pytest.mark.spec("cache.recall")
+def test_own_code_reaches_through_linked_folders(tmp_path, monkeypatch, cache):
+    package, linked = tmp_path / "package", tmp_path / "elsewhere"
+    (tmp_path / "include" / "tilefoundry").mkdir(parents=True)
+    package.mkdir()
+    linked.mkdir()
+    (package / "inner").symlink_to(linked, target_is_directory=True)
+    monkeypatch.setattr(tilefoundry, "__path__", [str(package)])
+    monkeypatch.setattr(own, "include_dirs", lambda cute: (tmp_path / "include",))
+
+    def digest(text: str) -> str | None:
+        (linked / "a.py").write_text(text)
+        own.own_code.cache_clear()
+        return own.own_code()
+
+    assert digest("x = 1") != digest("x = 2")
+
+
+@pytest.mark.spec("cache.recall")
 def test_own_code_is_the_content_wherever_it_lies(tmp_path, monkeypatch, cache):
     def digest(folder: str, text: str) -> str | None:
         root = tmp_path / folder

@@ -11,7 +11,7 @@ import tilefoundry
 from tilefoundry.codegen.cache import Status, noted, status_of
 from tilefoundry.codegen.headers import include_dirs
 
-__all__ = ["own_code"]
+__all__ = ["own_code", "sources_stand"]
 
 _KINDS = (".py", ".h", ".cuh")
 _MARGIN = 0.1
@@ -25,9 +25,16 @@ def own_code() -> str | None:
     What runs then is not what lies there, and nothing may be told from the files. Thread-safe.
     """
     seen = _status()
-    if seen.changed > tilefoundry.IMPORTED_AT - _MARGIN:
-        return None
-    return noted("own code", seen, _status, _digest)
+    return noted("own code", seen, _status, _digest) if _is_older(seen) else None
+
+
+def sources_stand() -> bool:
+    """Whether no source changed since this process began, up to now: modules and headers are read when first used."""
+    return _is_older(_status())
+
+
+def _is_older(seen: Status) -> bool:
+    return seen.changed <= tilefoundry.IMPORTED_AT - _MARGIN
 
 
 def _status() -> Status:
@@ -57,8 +64,9 @@ def _under(folder: str) -> Iterator[os.DirEntry[str]]:
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            # The headers of a wheel lie inside of its package and are a folder of their own above.
+        if entry.is_dir():
+            # Folders may be links: what lies behind is imported too. The headers of a wheel lie inside of its package
+            # and are a folder of their own above.
             if entry.name not in ("__pycache__", "_include"):
                 yield from _under(entry.path)
         elif entry.name.endswith(_KINDS):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tilefoundry.codegen.cache import DiskCache, ProgramIndex, configured_directory, keep_beside
-from tilefoundry.codegen.own_code import own_code
+from tilefoundry.codegen.own_code import own_code, sources_stand
 from tilefoundry.runtime.linking import LinkedModule, decode_linked, encode_linked
 
 __all__ = ["program_key", "recalled", "remember"]
@@ -45,8 +45,11 @@ def recalled(key: str | None, source_name: str | None) -> LinkedModule | None:
 
 
 def remember(key: str | None, linked: LinkedModule) -> None:
-    """Let later processes know ``linked``, a library of the cache, under ``key``."""
+    """Let later processes know ``linked``, a library of the cache, under ``key``.
+
+    Not where the compiler's own sources changed meanwhile: part of it may have run as it is now.
+    """
     folder = Path(linked.library_path).parent
     root = folder.parent.parent
-    if key is not None and root == configured_directory():
+    if key is not None and root == configured_directory() and sources_stand():
         ProgramIndex(root).keep(key, {"library": folder.name, "linked": encode_linked(linked)})
