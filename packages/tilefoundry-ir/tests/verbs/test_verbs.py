@@ -178,6 +178,10 @@ def test_python_functions_and_other_things_are_refused():
             verb(Module("M", (f,)), target="cpu")
 
 
+def test_help_is_about_the_call():
+    assert "fn_or_mod" in (jit.__doc__ or "") and "Raises:" in (jit.__doc__ or "")
+
+
 @pytest.mark.spec("jit.input")
 def test_options_of_another_kind_are_refused_by_every_verb(backend):
     lowered = lower(f, target="cpu")

@@ -32,6 +32,7 @@ class _Jit:
     __qualname__ = "jit"
 
     def __init__(self) -> None:
+        self.__doc__ = type(self).__call__.__doc__  # help(jit) is about the call
         self._done: dict[str, Any] = {}
         self._running: dict[str, threading.Lock] = {}
         self._wrapped: dict[int, tuple[Any, Module]] = {}
