@@ -37,8 +37,8 @@ __device__ index_t length_of(View<I, 1> const& lengths, index_t batch, index_t k
 }
 __device__ inline index_t length_of(every_key, index_t, index_t keys) { return keys; }
 
-CUTE_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
-CUTE_HOST_DEVICE constexpr int lanes_for(int pieces) {
+__device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+__device__ constexpr int lanes_for(int pieces) {
   int n = 1;
   while (n < pieces && n < 32) n *= 2;
   return n;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tilefoundry/runtime/cuda/dtype.cuh>
+#include <tilefoundry/runtime/cuda/fault.cuh>
 #include <tilefoundry/runtime/cuda/ops/mbarrier.cuh>
 #include <tilefoundry/runtime/cuda/ops/unary_tags.cuh>
 #include <tilefoundry/runtime/cuda/topology.cuh>
@@ -36,7 +37,7 @@ __device__ inline Group blocks_together() {
 
 /// A highest score as what others are measured from: 0 where nothing was seen.
 template <class Sum>
-CUTE_HOST_DEVICE Sum finite_top(Sum top) {
+__device__ Sum finite_top(Sum top) {
   return top == -stdx::numeric_limits<Sum>::infinity() ? Sum(0) : top;
 }
 
