@@ -149,6 +149,7 @@ def test_attention_over_many_keys(dtype):
         (shapes(2, 2, 3, 260, 80, 33), {"causal": True, "window": 70, "softcap": 3.0}, 260),
         (shapes(6, 1, 5, 131, 192, 128), {"causal": True}, 3),
         (shapes(3, 3, 2, 65, 7, 300), {}, 64),
+        (shapes(2, 2, 3, 0, 8, 8), {"causal": True}, 0),
     ):
         one = case(
             lambda p, q, k, v, n, a=attrs: p("attention", q, k, v, n, **a),

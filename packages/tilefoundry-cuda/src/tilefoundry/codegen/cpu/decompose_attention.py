@@ -21,6 +21,10 @@ def attention(to: Decomposer, call: Call, args: tuple[Atom, ...]) -> Atom:
     q, k, v = args[:3]
     batch, heads, queries, dim = _shape(q)
     shared, keys, width = *_shape(k)[1:3], _shape(v)[3]
+    if keys == 0:
+        # Nobody sees a key; a maximum over none has no value.
+        assert isinstance(q.type, TensorType)
+        return to.emit("zeros", type=TensorType((batch, heads, queries, width), q.type.dtype))
     per = 1 if heads == shared else heads // shared  # type: ignore[operator]  # static where they differ
     grouped = to.emit("reshape", q, name="query", new_shape=(batch, shared, per, queries, dim))
     key = to.emit(
