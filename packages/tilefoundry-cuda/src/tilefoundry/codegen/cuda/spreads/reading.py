@@ -10,6 +10,7 @@ from tilefoundry.codegen.cuda.spreads.flattening import flattened
 from tilefoundry.codegen.cuda.spreads.likeness import alike
 from tilefoundry.codegen.cuda.spreads.spread import chosen_spread, spread_over
 from tilefoundry.codegen.cuda.spreads.writing import with_layouts
+from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.types.shard import ShardLayout
 
 __all__ = ["fitting_layouts", "scheduled_spec"]
@@ -43,6 +44,7 @@ def fitting_layouts(spec: KernelSpec) -> str | None:
     if spread is None or function.body is None:
         return None
     moved = [*zip(function.params, spread.inputs, strict=True)]
-    moved += [*zip(function.body.results, spread.results, strict=True)]
+    values = (atom for atom in function.body.results if isinstance(atom, Var))
+    moved += [*zip(values, spread.results, strict=True)]
     listed = ", ".join(f"{var.name} as {layout}" for var, layout in moved if isinstance(layout, ShardLayout))
     return f"over {spread.mesh} fit {listed}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilefoundry.codegen.cpu.nest import AxisMap
 from tilefoundry.codegen.cuda.spreads.spread import Spread, Window
 from tilefoundry.codegen.cuda.spreads.writer import Writer
-from tilefoundry.ir.core.expr import Bind, Block, Carry, For, MeshScope, Stmt, Var
+from tilefoundry.ir.core.expr import Atom, Bind, Block, Carry, For, MeshScope, Stmt, Var
 from tilefoundry.ir.errors import TypeRuleError
 from tilefoundry.ir.hir import HIR_OPS
 from tilefoundry.ir.hir.function import Function
@@ -59,7 +59,7 @@ class WindowWriter:
         writer.stmts.clear()
         self._inner(bound, results, [chain[-1] for chain in chains])
         stmts: tuple[Stmt, ...] = tuple(writer.stmts)
-        ends = [writer.values[var.name] for var in results]
+        ends: list[Atom] = [writer.values[var.name] for var in results]
         for k, tile in reversed(list(enumerate(self.tiles))):
             carries = tuple(Carry(chain[k], chain[k + 1], self._result(chain[k])) for chain in chains)
             stmts = (self._loop(tile, carries, Block(stmts, tuple(ends))),)
@@ -134,13 +134,13 @@ class WindowWriter:
         )
         return starts, sizes
 
-    def _restored(self, results: list[Var], ends: list[Var]) -> tuple[list[Stmt], list[Var]]:
+    def _restored(self, results: list[Var], ends: list[Atom]) -> tuple[list[Stmt], list[Atom]]:
         """Results in their own shapes again."""
         if not self.spread.flat:
             return [], ends
-        stmts: list[Stmt] = []
+        binds: list[Bind] = []
         for result, end in zip(results, ends, strict=True):
             assert isinstance(result.type, TensorType)
             call = HIR_OPS["reshape"].call((end,), {"new_shape": result.type.shape})
-            stmts.append(Bind(Var(call.type, self.writer.names.fresh(f"{result.name}_whole")), call))
-        return stmts, [stmt.target for stmt in stmts if isinstance(stmt, Bind)]
+            binds.append(Bind(Var(call.type, self.writer.names.fresh(f"{result.name}_whole")), call))
+        return [*binds], [bind.target for bind in binds]
