@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(THREADS)
     auto const task = ops::attention_task<Dim, Width, Parts>(queries, own_keys, values, counts, p.batch, p.heads, p.shared,
                                                              p.queries, p.keys, p.scores);
     constexpr int bytes = ops::attention_workspace_bytes<decltype(task), THREADS>();
-    __shared__ alignas(16) unsigned char workspace[bytes];
+    __shared__ alignas(1024) unsigned char workspace[bytes];
     ops::attention<THREADS>(task, workspace, store, partial, barrier);
   };
   if (p.computed) {

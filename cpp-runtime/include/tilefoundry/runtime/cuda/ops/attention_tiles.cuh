@@ -3,8 +3,8 @@
 /// type, dims and chip.
 #pragma once
 
-#include <tilefoundry/runtime/cuda/ops/attention_mma.cuh>
 #include <tilefoundry/runtime/cuda/ops/attention_simt.cuh>
+#include <tilefoundry/runtime/cuda/ops/attention_wgmma.cuh>
 #include <tilefoundry/runtime/cuda/ops/sync.cuh>
 
 namespace tilefoundry {
@@ -20,7 +20,15 @@ __device__ constexpr auto select_tier() {
 #endif
   constexpr bool is_16bit = stdx::is_same_v<T, f16> || stdx::is_same_v<T, bf16>;
   constexpr bool fits = Dim % 16 == 0 && Width % 16 == 0 && Dim > 0 && Width > 0 && Dim <= 256 && Width <= 256;
-  if constexpr (is_16bit && fits && has_mma && Threads <= 128) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  constexpr bool has_wgmma = true;
+#else
+  constexpr bool has_wgmma = false;
+#endif
+  constexpr bool in_chunks = (Dim == 64 || Dim == 128) && (Width == 64 || Width == 128);
+  if constexpr (is_16bit && in_chunks && has_wgmma && Threads == 128) {
+    return AttentionWgmma<T, Dim, Width>{};
+  } else if constexpr (is_16bit && fits && has_mma && Threads <= 128) {
     return AttentionMma<T, Dim, Width, Threads>{};
   } else {
     return AttentionSimt<T, Dim, Width, Threads>{};
@@ -86,7 +94,7 @@ __device__ constexpr int attention_workspace_bytes() {
 ///
 /// All threads of all blocks call; the blocks share the tiles out among themselves, whatever their number. Sums are
 /// float (double for double), in a fixed order: equal inputs give equal bits. `workspace`: `attention_workspace_bytes`
-/// bytes of shared memory at a multiple of 16, used between block barriers. Keys in several parts need `partial`, memory
+/// bytes of shared memory at a multiple of 1024, used between block barriers. Keys in several parts need `partial`, memory
 /// of `parts * batch * heads * queries * (width + 2)` sums, and the counter pair `barrier` of a launch whose blocks are
 /// all resident: they meet once. What `out` stores is visible to other blocks after a grid barrier or the end of the
 /// kernel.

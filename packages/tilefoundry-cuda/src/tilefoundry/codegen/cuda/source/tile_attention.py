@@ -29,7 +29,7 @@ def write_attention(to: DeviceEmitter, stmt: TileAttend) -> None:
         f"{_counts(to, own)}, {sizes}, {_scores(own)});"
     )
     out.line(f"constexpr int bytes_ = ops::attention_workspace_bytes<decltype(task_), {stmt.threads}>();")
-    out.line("alignas(16) __shared__ unsigned char workspace_[bytes_];")
+    out.line("alignas(1024) __shared__ unsigned char workspace_[bytes_];")
     head = "auto const store_ = [&](int batch_, int head_, int query_, int element_, auto value_) {"
     with out.block(head, "};"):
         places = ("batch_", "head_", "query_", "element_")
