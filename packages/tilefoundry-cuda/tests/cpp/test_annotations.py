@@ -102,7 +102,7 @@ PARTS = {
     "computed", "computed_heads", "cp_async_commit", "cp_async_wait", "descriptor", "group_workspace_bytes",
     "ldmatrix_x4", "make_packed_epilogue", "make_tensor_maps", "matmul_bytes", "matmul_workspace_bytes", "prefetch_map",
     "proxy_fence", "reduce_workspace_bytes", "right_operands", "store_fence", "swizzled", "tma_load",
-    "tma_load_multicast", "wgmma_commit", "wgmma_fence", "wgmma_fence_sums", "wgmma_wait",
+    "tma_load_multicast", "wgmma_commit", "wgmma_fence", "wgmma_fence_fragments", "wgmma_fence_sums", "wgmma_wait",
 }  # fmt: skip
 WHO = ("thread", "warp", "lane", "block", "instance")
 WHERE = ("valid", "visible", "seen", "sees")
