@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from tilefoundry.codegen.cpu.crossings import lessen_crossings
 from tilefoundry.codegen.cpu.kernel_calls import map_kernels
 from tilefoundry.codegen.cpu.nest import Nest
 from tilefoundry.codegen.cpu.outline import Outliner
@@ -63,6 +64,7 @@ class Place:
             run, rest = rest[:count], rest[count:]
             used = tuple(dict.fromkeys([*_read_later(rest), *block.results]))
             groups = partition(Block(tuple(run), used), views=self.views, accepts=self.accepts)
+            lessen_crossings(groups, used, self.accepts)
             stmts += outliner.outline(groups, used).stmts
             if rest:
                 loop = rest.pop(0)
