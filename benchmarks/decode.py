@@ -106,7 +106,19 @@ class Model:
             x, spare = hidden
             first(self.token, self.table, x)
             for weights, (keys, values) in zip(self.weights, self.caches, strict=True):
-                run(x, self.position, self.length, self.cos, self.sin, keys, values, *weights, spare, keys, values)
+                run(
+                    x,
+                    self.position,
+                    self.length,
+                    self.cos,
+                    self.sin,
+                    keys,
+                    values,
+                    *weights,
+                    spare,
+                    keys,
+                    values,
+                )
                 x, spare = spare, x
             last(x, self.gain, self.table, self.token)
             self.counts += 1
