@@ -76,6 +76,19 @@ def test_line_tables_and_flags_reach_the_cpu_compiler():
 
 
 @pytest.mark.spec("options.flags")
+@pytest.mark.parametrize(
+    ("target", "file"), [pytest.param(CpuTarget(), "/source.cc", id="cpu"), pytest.param(H200, "", id="cuda")]
+)
+def test_line_tables_name_the_folder_that_sources_are_kept_in(target, file):
+    """Oracle: the library's bytes. The folder that it was compiled in had another name and is gone."""
+    folder, _ = folder_of(target, line_info=True, keep_sources=True)
+    content = (folder / "library.so").read_bytes()
+    assert f"{folder}{file}\0".encode() in content
+    assert f"{folder.parent.parent}/.".encode() not in content
+    assert not file or Path(f"{folder}{file}").is_file()
+
+
+@pytest.mark.spec("options.flags")
 @pytest.mark.parametrize("device_compiler", ["nvrtc", "nvcc"])
 def test_levels_line_tables_and_flags_reach_the_device_compiler(device_compiler):
     def flags(**options):

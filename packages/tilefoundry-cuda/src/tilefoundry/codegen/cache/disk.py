@@ -78,7 +78,7 @@ class DiskCache:
             found = self._valid(key)
         if found is None:
             raise OSError(
-                f"{self._folder(key)}: the library that was just written cannot be read back; check the disk"
+                f"{self.folder(key)}: the library that was just written cannot be read back; check the disk"
             )
         self.prune(keep=key)
         return found
@@ -87,12 +87,13 @@ class DiskCache:
         """The library of ``key`` where it lies there undamaged; also from a cache that cannot be written."""
         return self._valid(key)
 
-    def _folder(self, key: str) -> Path:
+    def folder(self, key: str) -> Path:
+        """Where the library of ``key`` lies once it is built."""
         return self.root / key[:2] / key
 
     def _valid(self, key: str) -> Path | None:
         """The library where its bytes are those that were written; marks it as used."""
-        folder = self._folder(key)
+        folder = self.folder(key)
         library, record = folder / LIBRARY, folder / RECORD
         try:
             wanted = json.loads(record.read_text())
@@ -108,7 +109,7 @@ class DiskCache:
         return library
 
     def _build(self, key: str, build: Callable[[Path], Mapping[str, Any] | None]) -> None:
-        folder = self._folder(key)
+        folder = self.folder(key)
         folder.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{key[:8]}-", dir=self.root))
         try:
@@ -154,7 +155,7 @@ class DiskCache:
             if total <= self.limit:
                 break
             if usage.key != keep:
-                shutil.rmtree(self._folder(usage.key), ignore_errors=True)
+                shutil.rmtree(self.folder(usage.key), ignore_errors=True)
                 total -= usage.size
                 removed += 1
         return removed
@@ -173,7 +174,7 @@ class DiskCache:
             shutil.rmtree(self.root / name, ignore_errors=True)
         entries = self.entries()
         for usage in entries:
-            shutil.rmtree(self._folder(usage.key), ignore_errors=True)
+            shutil.rmtree(self.folder(usage.key), ignore_errors=True)
         return len(entries)
 
 

@@ -23,7 +23,7 @@ from tilefoundry.codegen.toolchain import (
 from tilefoundry.runtime.linking import LinkedModule
 from tilefoundry.target import CompilerOptions, CpuTarget
 
-__all__ = ["SOURCE", "compile_flags", "cpu_headers", "cpu_program_key", "link_cpu"]
+__all__ = ["SOURCE", "compile_flags", "cpu_headers", "cpu_program_key", "line_paths", "link_cpu"]
 
 SOURCE = "source.cc"
 """The generated text, where it is kept beside its library."""
@@ -43,13 +43,13 @@ def link_cpu(linkable: LinkableModule, options: CompilerOptions) -> LinkedModule
     # A cache that was filled by somebody else serves even where it cannot be written.
     library = DiskCache(configured_directory()).find(key)
     if library is None:
-        root = cache_directory()
-        headers = cpu_headers(root, target, options)
+        cache = DiskCache(cache_directory())
+        headers = cpu_headers(cache.root, target, options)
 
         def build(folder: Path) -> None:
-            _compile(linkable.source, folder, ffi, headers)
+            _compile(linkable.source, folder, ffi, headers, line_paths(options, folder, cache.folder(key)))
 
-        library = DiskCache(root).get_or_build(key, build)
+        library = cache.get_or_build(key, build)
     if options.keep_sources:
         keep_beside(library, SOURCE, linkable.source)
     return LinkedModule(str(library), linkable.source, linkable.entry, "cpu", target.arch, linkable.kernels)
@@ -109,12 +109,18 @@ def cpu_headers(root: Path, target: CpuTarget, options: CompilerOptions) -> Prec
     return PrecompiledHeaders(root, compiler, flags, includes, f"{headers_digest()} {ffi.version}")
 
 
-def _compile(source: str, folder: Path, ffi: FfiPaths, headers: PrecompiledHeaders) -> None:
+def line_paths(options: CompilerOptions, folder: Path, final: Path) -> tuple[str, ...]:
+    """The flag that lets line tables speak of the folder that sources will lie in, not of where they are compiled."""
+    return (f"-ffile-prefix-map={folder}={final}",) if options.line_info else ()
+
+
+def _compile(
+    source: str, folder: Path, ffi: FfiPaths, headers: PrecompiledHeaders, paths: tuple[str, ...]
+) -> None:
     file = folder / SOURCE
     file.write_text(source)
-    headers.compile(
-        [str(file), "-o", str(folder / "library.so"), f"-L{ffi.library}", "-ltvm_ffi", "-ldl"], folder
-    )
+    library = ["-o", str(folder / "library.so"), f"-L{ffi.library}", "-ltvm_ffi", "-ldl"]
+    headers.compile([str(file), *paths, *library], folder)
     file.unlink()
 
 

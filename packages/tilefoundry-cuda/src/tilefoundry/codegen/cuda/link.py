@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tilefoundry.codegen.cache import DiskCache, cache_directory, configured_directory, facts_of, keep_beside
+from tilefoundry.codegen.cpu.link import line_paths
 from tilefoundry.codegen.cuda.emit import CudaSource
 from tilefoundry.codegen.cuda.resources import image_facts, with_facts
 from tilefoundry.codegen.cuda.toolchain import DeviceHeaders, find_headers, find_nvcc, find_nvrtc, read_image
@@ -84,13 +85,14 @@ def link_cuda(linkable: LinkableModule, source: CudaSource, options: CompilerOpt
     # A cache that was filled by somebody else serves even where it cannot be written.
     library = DiskCache(configured_directory()).find(key)
     if library is None:
-        root = cache_directory()
-        headers = host_headers(root, options)
+        cache = DiskCache(cache_directory())
+        headers = host_headers(cache.root, options)
 
         def build(folder: Path) -> dict[str, Any]:
-            return _build(source, folder, tool, headers, ffi)
+            paths = line_paths(options, folder, cache.folder(key))
+            return _build(source, folder, tool, headers, ffi, paths)
 
-        library = DiskCache(root).get_or_build(key, build)
+        library = cache.get_or_build(key, build)
     if options.keep_sources:
         keep_beside(library, SOURCE, source.text())
     kernels = with_facts(linkable.kernels, facts_of(library))
@@ -218,11 +220,12 @@ def _build(
     tool: DeviceTool,
     headers: PrecompiledHeaders,
     ffi: FfiPaths,
+    paths: tuple[str, ...],
 ) -> dict[str, Any]:
     """The host object and the images side by side, then one link that embeds the images; what the images say of
     their kernels."""
     with ThreadPoolExecutor(1) as pool:
-        host = pool.submit(_compile_host, source, folder, headers)
+        host = pool.submit(_compile_host, source, folder, headers, paths)
         compile_images(source, folder, tool, headers.root)
         host.result()
     images = range(len(source.devices))
@@ -247,9 +250,11 @@ def _embedding(i: int) -> str:
 _NO_EXECSTACK = '.section .note.GNU-stack,"",%progbits\n'
 
 
-def _compile_host(source: CudaSource, folder: Path, headers: PrecompiledHeaders) -> None:
+def _compile_host(
+    source: CudaSource, folder: Path, headers: PrecompiledHeaders, paths: tuple[str, ...]
+) -> None:
     (folder / _ENTRY).write_text(source.host)
-    headers.compile(["-c", _ENTRY, "-o", _OBJECT], folder)
+    headers.compile(["-c", _ENTRY, "-o", _OBJECT, *paths], folder)
 
 
 def _run(command: list[str], folder: Path) -> None:
