@@ -13,7 +13,7 @@ _TEXTS = ("source", "target", "arch")
 
 
 def encode_linked(linked: LinkedModule) -> dict[str, Any]:
-    """``linked`` as JSON values; TypeError for a layout that is none of the IR's records."""
+    """``linked`` as JSON values; TypeError for a layout that is none of the IR's records. Any thread."""
     return {
         **{field: getattr(linked, field) for field in _TEXTS},
         "entry": encode_entry(linked.entry),
@@ -22,7 +22,8 @@ def encode_linked(linked: LinkedModule) -> dict[str, Any]:
 
 
 def decode_linked(where: str, table: dict[str, Any], library_path: str) -> LinkedModule:
-    """What ``encode_linked`` wrote, for the library at that path; ValueError naming ``where`` for anything else."""
+    """What ``encode_linked`` wrote, for the library at that path; ValueError naming ``where`` for anything else.
+    Any thread."""
     try:
         source, target, arch = (table[field] for field in _TEXTS)
         entry, kernels = table["entry"], table["kernels"]
