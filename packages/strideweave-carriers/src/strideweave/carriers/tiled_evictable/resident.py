@@ -30,6 +30,8 @@ class Gathering:
     __slots__ = ("compact", "completion", "core", "events", "standing")
 
     what = "project"
+    holder: int | None = None
+    """No thread's ``with`` block ends it."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
