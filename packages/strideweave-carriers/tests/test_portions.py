@@ -129,5 +129,5 @@ def test_a_worker_waits_before_it_queues_more(count):
 
 
 def test_the_portion_is_small_beside_what_one_waits_for():
-    """Two portions take a link of 55 GB/s some 1.2 ms."""
-    assert AHEAD * portions.PORTION / 55e9 < 1.5e-3
+    """Two portions take a link of 55 GB/s some 5 ms."""
+    assert AHEAD * portions.PORTION / 55e9 < 6e-3

@@ -1,8 +1,8 @@
-"""Long copies in the background, queued a few portions at a time, so that a copy in demand is soon the next one.
+"""Long copies in the background, queued a few portions at a time, so that copies in demand find gaps between them.
 
-Copies of all streams in one direction may pass through one queue of the device, whatever the streams' priorities. What
-is not queued yet cannot be waited for there. The thread that waits for the copy, or else the reaper, queues the next
-portion when one has ended, while another one keeps the link busy.
+Copies of all streams in one direction may pass through one engine of the device, which serves a stream for as long as
+there is work on it, whatever the streams' priorities. The thread that waits for the copy, or else the reaper, queues
+the next portion when one has ended, while another one keeps the link busy.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from .transfer import Run
 if TYPE_CHECKING:
     from .cuda_lanes import Lane
 
-PORTION = 32 << 20
-"""Bytes, in whole pieces, that are queued and watched together."""
+PORTION = 128 << 20
+"""Bytes, in whole pieces, that are queued and watched together.
+
+A thread that runs Python and nothing else lets the reaper in a few times in 50 ms, in which time it queues one portion:
+small ones would leave the link idle.
+"""
 
 AHEAD = 2
 """Portions that are queued at once."""
