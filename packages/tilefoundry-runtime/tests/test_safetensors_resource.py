@@ -48,6 +48,11 @@ def test_a_folder_with_neither(tmp_path):
         resource(tmp_path)
     with pytest.raises(FileNotFoundError, match="is no folder"):
         resource(tmp_path / "absent")
+    write_single(tmp_path, {"a": torch.zeros(1)})
+    with pytest.raises(
+        FileNotFoundError, match=rf"{SINGLE} is a file, no folder; give the folder that holds"
+    ):
+        resource(tmp_path / SINGLE)
 
 
 def test_the_index_wins_over_a_single_file(sharded):

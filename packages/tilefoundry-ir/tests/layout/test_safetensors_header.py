@@ -34,6 +34,15 @@ def test_reads_what_the_library_wrote(tmp_path):
         assert raw[begin:end] == array.tobytes() and header.tensors[name].shape == array.shape
 
 
+def test_a_path_that_is_no_file_is_named_with_what_to_give(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"absent does not exist; give the path of a safetensors file"
+    ):
+        sh.read_header(tmp_path / "absent")
+    with pytest.raises(IsADirectoryError, match="is a folder; give the path of a safetensors file in it"):
+        sh.read_header(tmp_path)
+
+
 def test_library_reads_what_is_encoded(tmp_path):
     head, header = sh.encode_header(
         {"x": ("F32", (2, 2)), "e": ("I8", (0, 3)), "y": ("U8", (3,))}, {"m": "1"}

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
+from typing import BinaryIO
 
 from .errors import CheckpointError
 
@@ -85,11 +86,12 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     """The checked header of the file at ``path``.
 
     Raises:
-        OSError: the file cannot be opened.
+        FileNotFoundError, IsADirectoryError: no such file, or a folder.
+        OSError: the file cannot be opened for another reason.
         NotSafetensors, TruncatedFile, DuplicateKey, BadOffsets: see the classes; each message names the file.
     """
     where = os.fspath(path)
-    with open(where, "rb") as file:
+    with _opened(where) as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(len(LFS_MARK) + 8)
         length = _header_length(where, start, size)
@@ -102,6 +104,15 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     tensors = {name: _entry(where, name, value) for name, value in raw.items()}
     _check_ranges(where, tensors, size - 8 - length)
     return Header(MappingProxyType(tensors), 8 + length, MappingProxyType(metadata))
+
+
+def _opened(where: str) -> BinaryIO:
+    try:
+        return open(where, "rb")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{where} does not exist; give the path of a safetensors file") from None
+    except IsADirectoryError:
+        raise IsADirectoryError(f"{where} is a folder; give the path of a safetensors file in it") from None
 
 
 def _header_length(where: str, start: bytes, size: int) -> int:

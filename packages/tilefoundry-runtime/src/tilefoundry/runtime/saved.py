@@ -68,7 +68,10 @@ def _read_table(path: str) -> dict[str, Any]:
 def _check_digest(library: str, expected: str) -> None:
     actual = digest_of(library)
     if actual != expected:
-        raise ValueError(f"{library} is not the library that was saved: sha256 {actual}, expected {expected}")
+        raise ValueError(
+            f"{library} is not the library that was saved: sha256 {actual}, expected {expected}; copy the folder "
+            "again, or write it again with CompiledModule.save"
+        )
 
 
 def _check_tvm_ffi(directory: str, wanted: list[Any]) -> None:

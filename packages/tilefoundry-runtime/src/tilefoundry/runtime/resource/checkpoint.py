@@ -29,7 +29,7 @@ class Checkpoint:
         folder: holds either an index with its shards, or one ``model.safetensors``. The index wins.
 
     Raises:
-        FileNotFoundError: no such folder, or neither of the two in it.
+        FileNotFoundError: no such folder, a file in its place, or neither of the two in it.
         CheckpointError: a malformed index, a path in it that leaves the folder, or a damaged single file.
     """
 
@@ -37,6 +37,10 @@ class Checkpoint:
         self.folder = os.fspath(folder)
         self._lock = threading.Lock()
         self._shards: dict[str, Shard] = {}
+        if os.path.isfile(self.folder):
+            raise FileNotFoundError(
+                f"{self.folder} is a file, no folder; give the folder that holds {_SINGLE}, or {_INDEX} with its shards"
+            )
         if not os.path.isdir(self.folder):
             raise FileNotFoundError(f"{self.folder} is no folder; give the checkpoint's directory")
         index = os.path.join(self.folder, _INDEX)

@@ -33,7 +33,7 @@ class SafetensorsResource:
     current where the read was asked for.
 
     Raises:
-        FileNotFoundError: no such folder, or no checkpoint in it.
+        FileNotFoundError: no such folder, a file in its place, or no checkpoint in it.
         CheckpointError: a malformed index or file.
         RuntimeError: a CUDA device where torch has none.
     """
