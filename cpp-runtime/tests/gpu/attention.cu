@@ -30,7 +30,7 @@ struct Arguments {
 template <class T, class I, class Form>
 __device__ void attend(Arguments<T, I, Form> const& a) {
   if (a.lengths.data == nullptr) {
-    ops::attention(a.q, a.k, a.v, ops::every_key{}, a.dst, a.form);
+    ops::attention(a.q, a.k, a.v, ops::AllKeys{}, a.dst, a.form);
   } else {
     ops::attention(a.q, a.k, a.v, a.lengths, a.dst, a.form);
   }
@@ -133,7 +133,7 @@ void check(std::string const& name, Problem const& p, size_t offset = 0) {
                                             v.place.template on<T const>(v.device.data()),
                                             by_batch,
                                             dp.on(dst.data()),
-                                            Form{scale, p.softcap, p.window, p.causal}};
+                                            Form{ops::Scores{scale, p.softcap, p.window, p.causal}}};
     launch(attention_kernel<T, int32_t, Form>, blocks, blocks % 8 == 0 ? kMost : 1, given);
     const double bound = std::is_same<T, double>::value ? 1e-13 : 2e-5;
     compare<T>("attention " + name, dst, dp, bound, bound + 1.01 * harness::unit<T>(), [&](index_t, index_t const* c) {

@@ -17,25 +17,17 @@ namespace core = ::tilefoundry::detail;
 template <int Dim, int Width, int Rows, int Threads>
 struct AttentionForm {
   static constexpr int dim = Dim, width = Width, rows = Rows, threads = Threads;
-  double scale;
-  double softcap;  ///< 0: scores are not capped
-  index_t window;  ///< 0: keys are seen from the first on; else that many back from the query's position
-  bool causal;     ///< keys after the query's position are hidden
+  Scores scores;
 };
-
-/// In place of lengths: all keys are there.
-struct every_key {};
 
 namespace attention_impl {
 
-/// Keys of batch row `batch`. A length outside [0, keys] stops the kernel.
+/// Lengths as counts of keys.
 template <class I>
-__device__ index_t length_of(View<I, 1> const& lengths, index_t batch, index_t keys) {
-  const index_t n = static_cast<index_t>(lengths.data[batch * lengths.stride[0]]);
-  if (n < 0 || n > keys) device_fail("tf.attention: kv_len is outside [0, the length of k and v]");
-  return n;
+__device__ KeyCounts<I> counts_of(View<I, 1> const& lengths) {
+  return {lengths.data, lengths.stride[0]};
 }
-__device__ inline index_t length_of(every_key, index_t, index_t keys) { return keys; }
+__device__ inline AllKeys counts_of(AllKeys all) { return all; }
 
 __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 __device__ constexpr int lanes_for(int pieces) {
@@ -60,14 +52,10 @@ struct Stream {
   using Mixed = Sum[rows][value_pieces * piece];
   using Joins = RowJoins<Sum, rows, width, threads>;
 
-  /// The keys [from, to) that a query sees.
-  struct Range {
-    int from, to;
-  };
-
-  Form const& form;
+  Scores const& scores;
+  Powered<Sum> powered;
   Sum q[rows][key_pieces * piece];
-  Range seen[rows];
+  KeyRange seen[rows];
   int from, to;  ///< of all rows together
   Sum top[rows], total[rows];
   Mixed mixed;
@@ -88,11 +76,7 @@ struct Stream {
         const int e = element(p, i);
         q[r][p * piece + i] = e < dim ? static_cast<Sum>(widen(T(row[e * queries.stride[3]]))) : Sum(0);
       }
-    const index_t position = length - count + at;
-    index_t first = 0, last = length;
-    if (form.causal && position + 1 < last) last = position + 1;
-    if (form.window > 0 && position - form.window + 1 > first) first = position - form.window + 1;
-    seen[r] = last > first ? Range{int(first), int(last)} : Range{0, 0};
+    seen[r] = visible_keys(scores, count, at, length);
     top[r] = -stdx::numeric_limits<Sum>::infinity(), total[r] = Sum(0);
     CUTE_UNROLL
     for (int i = 0; i < value_pieces * piece; ++i) mixed[r][i] = Sum(0);
@@ -187,7 +171,7 @@ struct Stream {
       score[u] = visible ? powered(sum) : -stdx::numeric_limits<Sum>::infinity();
       highest = score[u] > highest ? score[u] : highest;
     }
-    const Sum base = finite_top(highest), shrink = exp2_op{}(top[r] - base);
+    const Sum base = base_of(highest), shrink = exp2_op{}(top[r] - base);
     top[r] = highest, total[r] *= shrink;
     CUTE_UNROLL
     for (int i = 0; i < value_pieces * piece; ++i) mixed[r][i] *= shrink;
@@ -203,14 +187,6 @@ struct Stream {
     }
   }
 
-  /// A dot product as the power of two that its weight is.
-  __device__ Sum powered(Sum product) const {
-    constexpr double log2_e = 1.4426950408889634;
-    if (form.softcap == 0) return product * static_cast<Sum>(form.scale * log2_e);
-    const Sum cap = static_cast<Sum>(form.softcap);
-    return tanh_op{}(product * static_cast<Sum>(form.scale) / cap) * (cap * static_cast<Sum>(log2_e));
-  }
-
   /// Join the lane groups of a warp; then every group holds the warp's sums.
   __device__ void join_slots() {
     CUTE_UNROLL
@@ -218,7 +194,7 @@ struct Stream {
       CUTE_UNROLL
       for (int apart = lanes; apart < 32; apart *= 2) {
         const Sum theirs = __shfl_xor_sync(0xffffffffu, top[r], apart);
-        const Sum highest = theirs > top[r] ? theirs : top[r], base = finite_top(highest);
+        const Sum highest = theirs > top[r] ? theirs : top[r], base = base_of(highest);
         const Sum own_part = exp2_op{}(top[r] - base), their_part = exp2_op{}(theirs - base);
         top[r] = highest;
         total[r] = total[r] * own_part + __shfl_xor_sync(0xffffffffu, total[r], apart) * their_part;
@@ -254,7 +230,7 @@ __device__ bool rows_in_pieces(View<T, Rank> const& x) {
 
 }  // namespace attention_impl
 
-/// dst[b, h, s] = softmax(mask(cap(q . k * scale))) . v over the first lengths[b] keys (`every_key`: over all), heads of
+/// dst[b, h, s] = softmax(mask(cap(q . k * scale))) . v over the first lengths[b] keys (`AllKeys`: over all), heads of
 /// q in equal groups over those of k and v. Query s of S stands at position length - S + s; one that sees no key gives
 /// zeros. Sums are in the wide type, rounded once.
 ///
@@ -274,8 +250,8 @@ __device__ void attention(View<Q, 4> const& q, View<K, 4> const& k, View<V, 4> c
   const bool packed = Stream::whole && attention_impl::rows_in_pieces(k) && attention_impl::rows_in_pieces(v);
   for (index_t item = joins.group.number; item < items; item += joins.group.count) {
     const index_t first = item % chunks * Stream::rows, g = item / chunks % shared, b = item / chunks / shared;
-    const index_t length = attention_impl::length_of(lengths, b, k.shape[2]);
-    Stream stream{form};
+    const index_t length = attention_impl::counts_of(lengths).of(b, k.shape[2]);
+    Stream stream{form.scores, attention_impl::Powered<typename Stream::Sum>(form.scores)};
     CUTE_UNROLL
     for (int r = 0; r < Stream::rows; ++r)
       stream.take(r, q, b, g, first + r < queries ? first + r : queries - 1, per, length);

@@ -4,8 +4,8 @@
 
 #include <tilefoundry/runtime/cuda/dtype.cuh>
 #include <tilefoundry/runtime/cuda/fault.cuh>
+#include <tilefoundry/runtime/cuda/ops/attention_scores.cuh>
 #include <tilefoundry/runtime/cuda/ops/mbarrier.cuh>
-#include <tilefoundry/runtime/cuda/ops/unary_tags.cuh>
 #include <tilefoundry/runtime/cuda/topology.cuh>
 
 namespace tilefoundry {
@@ -33,12 +33,6 @@ __device__ inline Group blocks_together() {
   group.number /= group.size, group.count /= group.size;
 #endif
   return group;
-}
-
-/// A highest score as what others are measured from: 0 where nothing was seen.
-template <class Sum>
-__device__ Sum finite_top(Sum top) {
-  return top == -stdx::numeric_limits<Sum>::infinity() ? Sum(0) : top;
 }
 
 /// `own`, an object in shared memory, as block `rank` of the group has it. All blocks have the same objects.
@@ -109,7 +103,7 @@ struct RowJoins {
   __device__ void join_warps(int r, int e) const {
     Sum highest = held.warp_top[0][r];
     for (int w = 1; w < warps; ++w) highest = held.warp_top[w][r] > highest ? held.warp_top[w][r] : highest;
-    const Sum base = finite_top(highest);
+    const Sum base = base_of(highest);
     Sum total = Sum(0), value = Sum(0);
     for (int w = 0; w < warps; ++w) {
       const Sum part = exp2_op{}(held.warp_top[w][r] - base);
@@ -126,7 +120,7 @@ struct RowJoins {
       const Sum top = read_in(group, b, held.top[r]);
       highest = top > highest ? top : highest;
     }
-    const Sum base = finite_top(highest);
+    const Sum base = base_of(highest);
     Sum total = Sum(0), value = Sum(0);
     for (int b = 0; b < group.size; ++b) {
       const Sum part = exp2_op{}(read_in(group, b, held.top[r]) - base);

@@ -1,9 +1,8 @@
 /// \file attention_task.cuh
-/// What a tile-level attention reads, which keys a query sees, and how its rows are cut into tiles.
+/// What a tile-level attention reads, and how its rows are cut into tiles.
 #pragma once
 
-#include <tilefoundry/runtime/cuda/fault.cuh>
-#include <tilefoundry/runtime/cuda/ops/unary_tags.cuh>
+#include <tilefoundry/runtime/cuda/ops/attention_scores.cuh>
 #include <tilefoundry/runtime/cuda/topology.cuh>
 #include <tilefoundry/runtime/cuda/vector.cuh>
 
@@ -46,28 +45,6 @@ __device__ ComputedHeads<T, Function> computed_heads(Function const& function) {
   return {function};
 }
 
-/// How many keys each batch row has: all of them, or as many as device memory says.
-struct AllKeys {
-  __device__ index_t of(int, index_t keys) const { return keys; }
-};
-template <class I>
-struct KeyCounts {
-  I* data;
-  index_t step;
-  __device__ index_t of(int batch, index_t keys) const {
-    const index_t n = static_cast<index_t>(data[batch * step]);
-    if (n < 0 || n > keys) device_fail("T.attention: kv_len is outside of [0, the number of keys]");
-    return n;
-  }
-};
-
-/// What becomes of a dot product. `softcap` 0: nothing; `window` 0: keys are seen from the first on.
-struct Scores {
-  double scale, softcap;
-  index_t window;
-  bool causal;
-};
-
 /// An attention: `Dim` of queries and keys, `Width` of values, keys in `Parts` that are joined at the end.
 template <int Dim, int Width, int Parts, class Q, class K, class V, class Counts>
 struct AttentionTask {
@@ -97,10 +74,9 @@ namespace attention_tiles_impl {
 
 namespace core = ::tilefoundry::detail;
 
-/// Keys `[from, to)`.
-struct KeyRange {
-  int from, to;
-};
+using attention_impl::base_of;
+using attention_impl::KeyRange;
+using attention_impl::Powered;
 
 /// The rows that a block works on, and the keys that it meets them with.
 struct RowTile {
@@ -112,11 +88,7 @@ struct RowTile {
 /// Keys that query `at` of a head sees.
 template <class Task>
 __device__ KeyRange seen_by(Task const& task, int at, int length) {
-  const index_t position = index_t(length) - task.queries + at;
-  index_t from = 0, to = length;
-  if (task.scores.causal && position + 1 < to) to = position + 1;
-  if (task.scores.window > 0 && position - task.scores.window + 1 > from) from = position - task.scores.window + 1;
-  return to > from ? KeyRange{int(from), int(to)} : KeyRange{0, 0};
+  return attention_impl::visible_keys(task.scores, task.queries, at, length);
 }
 
 /// All keys that some of `rows` rows from `first` on sees, as one range; empty where none sees any.
@@ -150,28 +122,6 @@ __device__ RowTile tile_of(Task const& task, index_t item) {
   }
   return tile;
 }
-
-/// A highest score as what others are measured from: 0 where nothing was seen.
-template <class Sum>
-__device__ Sum base_of(Sum top) {
-  return top == -stdx::numeric_limits<Sum>::infinity() ? Sum(0) : top;
-}
-
-/// A dot product as the power of two that its weight is.
-template <class Sum>
-struct Powered {
-  Sum factor, inner, cap;
-
-  __device__ explicit Powered(Scores const& scores) {
-    constexpr double log2_e = 1.4426950408889634;
-    cap = static_cast<Sum>(scores.softcap * log2_e);
-    factor = static_cast<Sum>(scores.scale * log2_e);
-    inner = scores.softcap != 0 ? static_cast<Sum>(scores.scale / scores.softcap) : Sum(0);
-  }
-  __device__ Sum operator()(Sum product) const {
-    return cap == Sum(0) ? product * factor : tanh_op{}(product * inner) * cap;
-  }
-};
 
 }  // namespace attention_tiles_impl
 }  // namespace ops

@@ -62,7 +62,7 @@ class AttentionForm:
         kinds = f"{self.dim}, {self.width}, {self.rows}, program_threads"
         causal = "true" if self.causal else "false"
         numbers = f"{self.scale!r}, {self.softcap or 0.0!r}, {self.window or 0}, {causal}"
-        return f"ops::AttentionForm<{kinds}>{{{numbers}}}"
+        return f"ops::AttentionForm<{kinds}>{{ops::Scores{{{numbers}}}}}"
 
 
 def has_kernel(call: Call) -> bool:

@@ -50,9 +50,7 @@ def attention_statements(call: Call, spec: KernelSpec, names: Names) -> tuple[Ti
     if is_tiled(call):
         return tiled_statements(call, spec, names)
     q, k, v, *lengths = inputs_of(call, spec)
-    length: Expr = (
-        view_expr(_per_batch(lengths[0], k.shape[0])) if lengths else Verbatim.of("ops::every_key{}")
-    )
+    length: Expr = view_expr(_per_batch(lengths[0], k.shape[0])) if lengths else Verbatim.of("ops::AllKeys{}")
     views = (*map(view_expr, (q, k, v)), length, view_expr(spec.outputs[0]))
     return (Evaluate("attention", (*views, Verbatim.of(_form(call).cxx()))),)
 
