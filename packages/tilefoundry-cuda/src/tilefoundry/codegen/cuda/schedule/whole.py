@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tilefoundry.codegen.cpu.schedule.contraction import view_expr
 from tilefoundry.codegen.cpu.schedule.kernel import KernelSpec
@@ -32,36 +33,46 @@ __all__ = ["CUDA_WHOLE_OPS", "schedule_whole", "whole_instances"]
 
 
 def whole_instances(spec: KernelSpec) -> Instances:
-    """A thread for every few elements, or a warp or a block for every one where it takes their work."""
+    """The instances that suit the op: most ops take a thread for every few elements."""
     call = _only_call(spec)
-    if call.op.name == "attention":
-        return attention_instances(call, spec)
-    if call.op.name == "argmax" and _is_long(call):
-        return Instances(product(spec.outputs[0].shape), (_WIDEST,), ("block", "t"))
-    per_thread = 4 if call.op.name not in _PER_WARP else 1
-    blocks = ceildiv(product(spec.outputs[0].shape), BLOCK * per_thread)
-    if call.op.name in _WINDOWS and isinstance(blocks, int):
-        blocks = min(blocks, _MOST_BLOCKS)
-    return Instances(blocks, (BLOCK,), ("block", "t"))
+    return _INSTANCES.get(call.op.name, _by_element)(call, spec)
 
 
 def schedule_whole(spec: KernelSpec, names: Names, placement: Placement) -> tuple[TirStmt, ...]:
     """The kernel's mesh scope around the one op; its threads take elements in turn, so that blocks may be few."""
+    call = _only_call(spec)
     if placement.thread_count % _WARP:
         placement.refuse("a block is whole warps", whole_instances(spec))
-    call = _only_call(spec)
-    if call.op.name == "attention":
-        check_attention(call, spec, placement)
+    if call.op.name in _CHECKS:
+        _CHECKS[call.op.name](call, spec, placement)
     rule = CUDA_WHOLE_OPS.get(call.op.name) or WHOLE_OPS[call.op.name]
     return (placement.scope(rule(call, spec, names)),)
 
 
-def _is_long(call: Call) -> bool:
-    """Whether a row is a block's work."""
+def _by_element(call: Call, spec: KernelSpec) -> Instances:
+    return Instances(ceildiv(product(spec.outputs[0].shape), BLOCK * 4), (BLOCK,), ("block", "t"))
+
+
+def _by_warp(call: Call, spec: KernelSpec) -> Instances:
+    """A warp for every element of the result, as far as there are threads for them."""
+    return Instances(ceildiv(product(spec.outputs[0].shape), BLOCK), (BLOCK,), ("block", "t"))
+
+
+def _by_row(call: Call, spec: KernelSpec) -> Instances:
+    """A block for every long row, else as ``_by_warp``."""
     x = call.args[0].type
     assert isinstance(x, TensorType)
     extent = x.shape[call.attr("axis")]
-    return isinstance(extent, int) and extent >= _LONG_ROW
+    if isinstance(extent, int) and extent >= _LONG_ROW:
+        return Instances(product(spec.outputs[0].shape), (_WIDEST,), ("block", "t"))
+    return _by_warp(call, spec)
+
+
+def _by_window(call: Call, spec: KernelSpec) -> Instances:
+    """As ``_by_element``, of few blocks: a caller that passes one tensor for both has the window alone written, and
+    blocks without work cost their placing."""
+    found = _by_element(call, spec)
+    return replace(found, blocks=min(found.blocks, _MOST_BLOCKS)) if isinstance(found.blocks, int) else found
 
 
 def _only_call(spec: KernelSpec) -> Call:
@@ -70,14 +81,23 @@ def _only_call(spec: KernelSpec) -> Call:
     return bind.value
 
 
-_WINDOWS = frozenset({"insert_slice", "cache_update"})
-_MOST_BLOCKS = 264
-"""Blocks of an op that writes its window alone where the caller passes one tensor for both: more would only cost."""
-
 _WARP = 32
 _WIDEST = 1024
 _LONG_ROW = 4096
-_PER_WARP = frozenset({"argmax", "topk", "conv2d", "grouped_matmul"})
+"""From so many elements on a row is a block's work; the runtime's rule."""
+_MOST_BLOCKS = 264
+
+_INSTANCES: dict[str, Callable[[Call, KernelSpec], Instances]] = {
+    "argmax": _by_row,
+    "topk": _by_warp,
+    "conv2d": _by_warp,
+    "grouped_matmul": _by_warp,
+    "insert_slice": _by_window,
+    "cache_update": _by_window,
+    "attention": attention_instances,
+}
+_CHECKS: dict[str, Callable[[Call, KernelSpec, Placement], None]] = {"attention": check_attention}
+"""What an op asks of a mesh beside whole warps."""
 
 
 def _insert_slice(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:

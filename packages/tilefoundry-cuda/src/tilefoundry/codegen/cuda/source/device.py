@@ -108,12 +108,8 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
         _param(p, p.name in written, not waits and not (meets and p.name in written)) for p in function.params
     ]
     bounds = f"__launch_bounds__({threads}{_resident(function)}) " if threads else ""
-    if takes_turns(function):
-        bounds = "TILEFOUNDRY_PAIRED_BLOCKS " + bounds
-    elif any(isinstance(s, Evaluate) and s.op == "attention" for s in inner_statements(function.body)):
-        bounds = "TILEFOUNDRY_ATTENTION_BLOCKS " + bounds
     symbol = symbol_of(function.name)
-    head = f'extern "C" __global__ void {bounds}{symbol}'
+    head = f'extern "C" __global__ void {_clusters(function)}{bounds}{symbol}'
     apart = overlaps(function) and not waits
     with out.block(f"{f'static CUTE_DEVICE void {symbol}_work' if apart else head}({', '.join(alone)}) {{"):
         narrow = _stores_narrow(function, written)
@@ -123,6 +119,15 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
         with out.block(f"{head}({params}) {{"):
             out.line("await_earlier_launches();")
             out.line(f"{symbol}_work({', '.join(mangle(p.name) for p in function.params)});")
+
+
+def _clusters(function: PrimFunction) -> str:
+    """The runtime's mark of a kernel whose blocks work together in clusters, where it is one."""
+    if takes_turns(function):
+        return "TILEFOUNDRY_PAIRED_BLOCKS "
+    stmts = inner_statements(function.body)
+    attends = any(isinstance(stmt, Evaluate) and stmt.op == "attention" for stmt in stmts)
+    return "TILEFOUNDRY_ATTENTION_BLOCKS " if attends else ""
 
 
 def _waits_itself(function: PrimFunction) -> bool:
