@@ -63,13 +63,18 @@ def _moved(bind: Bind, group: Group, reader: Group, accepts: Callable[[Nest], bo
     left, right = Nest.of(rest, grow=group.grows), Nest.of(joined, grow=reader.grows)
     if left is None or right is None or reads_inside(joined) or not (accepts(left) and accepts(right)):
         return False
-    if not {axis for axis, extent in enumerate(right.extents) if extent != 1} <= set(
-        right.table[bind.target.name]
-    ):
+    if not _once(bind, right):
         return False
     group.binds, group.nest = rest, left
     reader.binds, reader.nest = joined, right
     return True
+
+
+def _once(bind: Bind, nest: Nest) -> bool:
+    """Whether ``bind`` runs over every axis of the nest that computes it; what repeats a prologue the target judges."""
+    name = bind.target.name
+    home = next((chain for _, chain in nest.prologues if name in chain.table), nest)
+    return {axis for axis, extent in enumerate(home.extents) if extent != 1} <= set(home.table[name])
 
 
 def _shape(var: Var) -> object:

@@ -20,6 +20,7 @@ __all__ = [
     "MEMORY_OPS",
     "AxisMap",
     "Nest",
+    "chained",
     "is_matmul",
     "is_nest_op",
     "operand_map",
@@ -37,7 +38,7 @@ ELEMENTWISE = frozenset(_ELEMENTWISE.split())
 """Ops that compute each element from the elements at the same place."""
 
 MEMORY_OPS = frozenset({"index_select", "repeat_interleave", "matmul"})
-"""Ops of a nest that read their operands from memory, so that none of these is computed in the same nest."""
+"""Ops of a nest that read their operands from memory; those of a product may be a prologue instead."""
 
 ARRANGE = frozenset({"transpose", "reshape"})
 """Ops of a nest that only rename axes."""
@@ -71,6 +72,9 @@ class Nest:
         binds: the group's binds in program order.
         matmul: name of the contraction at its root, or None.
         reads: name of a reduction whose operand comes from outside -> the axes that operand is read along.
+        prologues: (position, nest) of each operand of the contraction that is computed while it is read. Such a nest
+            has the operand's axes for extents, elementwise ops alone, and ends in the operand; its binds are none of
+            ``binds``, and nothing else reads their values.
     """
 
     extents: tuple[Dim, ...] = ()
@@ -79,6 +83,7 @@ class Nest:
     binds: tuple[Bind, ...] = ()
     matmul: str | None = None
     reads: tuple[tuple[str, AxisMap], ...] = ()
+    prologues: tuple[tuple[int, Nest], ...] = ()
 
     @property
     def table(self) -> dict[str, AxisMap]:
@@ -94,12 +99,27 @@ class Nest:
     def of(binds: Iterable[Bind], *, grow: bool = False) -> Nest | None:
         """The nest that computes all of ``binds``, given in program order, or None where they do not fit.
 
-        A contraction comes first, whatever precedes it in the program.
+        A contraction comes first, whatever precedes it in the program; what its operands are computed from are its
+        prologues.
         """
-        given = _sunk(list(binds))
-        ordered = [b for b in given if is_matmul(b)] + [b for b in given if not is_matmul(b)]
-        nest: Nest | None = Nest()
-        for bind in ordered:
+        given = list(binds)
+        root = next((bind for bind in given if is_matmul(bind)), None)
+        if root is None:
+            return Nest()._grown(_sunk(given), grow)
+        chains = _chains(root, given)
+        if chains is None:
+            return None
+        apart = {bind.target.name for _, chain in chains for bind in chain.binds}
+        rest = [bind for bind in given if bind is not root and bind.target.name not in apart]
+        if apart & {arg.name for bind in rest for arg in bind.value.args if isinstance(arg, Var)}:
+            return None
+        nest = Nest().add(root)
+        return None if nest is None else replace(nest, prologues=chains)._grown(_sunk(rest), grow)
+
+    def _grown(self, binds: list[Bind], grow: bool) -> Nest | None:
+        """The nest with all of ``binds``, in this order."""
+        nest: Nest | None = self
+        for bind in binds:
             if nest is None:
                 return None
             nest = nest.add(bind, grow=grow)
@@ -248,6 +268,66 @@ class Nest:
         return tuple(out)
 
 
+def chained(operand: Var, binds: Iterable[Bind]) -> Nest | None:
+    """The nest over ``operand``'s own axes that computes it from ``binds``, given in program order and all needed.
+
+    None where one of them is not elementwise, or where two ops read a value of the chain at different places.
+    """
+    maps: dict[str, AxisMap] = {
+        operand.name: tuple(None if dim == 1 else axis for axis, dim in enumerate(_shape(operand)))
+    }
+    chain = tuple(binds)
+    inside = {bind.target.name for bind in chain}
+    for bind in reversed(chain):
+        call, own = bind.value, maps.get(bind.target.name)
+        if own is None or not isinstance(call, Call) or not _is_chain_op(call):
+            return None
+        for arg in call.args:
+            if isinstance(arg, Var) and arg.name in inside:
+                below = _axes_below(call, own, arg)
+                if maps.setdefault(arg.name, below) != below:
+                    return None
+    table = tuple((bind.target.name, maps[bind.target.name]) for bind in chain)
+    return Nest(extents=_shape(operand), maps=table, binds=chain)
+
+
+def _is_chain_op(call: Call) -> bool:
+    name = call.op.name
+    return name in ELEMENTWISE or name == "transpose" or (name == "reshape" and keeps_axes(call))
+
+
+def _axes_below(call: Call, own: AxisMap, arg: Var) -> AxisMap:
+    """The axes of an operand of ``call``, whose result runs over ``own``."""
+    if call.op.name == "transpose":
+        perm = call.attr("perm")
+        return tuple(own[perm.index(axis)] for axis in range(len(perm)))
+    if call.op.name == "reshape":
+        axes = iter([axis for axis, dim in zip(own, _shape(call), strict=True) if dim != 1])
+        return tuple(None if dim == 1 else next(axes) for dim in _shape(arg))
+    return operand_map(own, arg)
+
+
+def _chains(root: Bind, binds: list[Bind]) -> tuple[tuple[int, Nest], ...] | None:
+    """What the operands of the product ``root`` are computed from among ``binds``; None where a product cannot read it
+    so: ops that are not elementwise, or a value that both operands need."""
+    made = {bind.target.name: bind for bind in binds}
+    found: list[tuple[int, Nest]] = []
+    for position, arg in enumerate(root.value.args):
+        if not isinstance(arg, Var) or arg.name not in made:
+            continue
+        needed, pending = set(), [arg.name]
+        while pending:
+            name = pending.pop()
+            if name in made and name not in needed:
+                needed.add(name)
+                pending += [below.name for below in made[name].value.args if isinstance(below, Var)]
+        nest = chained(arg, [bind for bind in binds if bind.target.name in needed])
+        if nest is None or any(needed & set(other.table) for _, other in found):
+            return None
+        found.append((position, nest))
+    return tuple(found)
+
+
 def operand_map(result: AxisMap, operand: Atom) -> AxisMap:
     """The axes that an elementwise operand outside the group is read along, from those of the result."""
     shape = _shape(operand)
@@ -308,6 +388,6 @@ def _numbered(shape: tuple[Dim, ...]) -> AxisMap:
     return tuple(None if dim == 1 else next(count) for dim in shape)
 
 
-def _shape(value: Atom) -> tuple[Dim, ...]:
+def _shape(value: Atom | Call) -> tuple[Dim, ...]:
     assert isinstance(value.type, TensorType)
     return value.type.shape

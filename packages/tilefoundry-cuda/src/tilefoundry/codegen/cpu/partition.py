@@ -15,6 +15,8 @@ _CHEAP = 8
 _LONGEST = 128
 """Ops of one kernel. A value's operands are scheduled where it is, at some stack frames an op; beyond, it is read."""
 
+_GATHERS = MEMORY_OPS - {"matmul"}
+
 VIEW_OPS = frozenset({"reshape", "transpose", "slice", "split", "tuple_get_item", "prefetch"})
 """Ops that the host answers with another view of the same buffer."""
 
@@ -25,8 +27,8 @@ def is_view(call: Call) -> bool:
 
 
 def any_nest(nest: Nest) -> bool:
-    """Every nest can be one kernel."""
-    return True
+    """Every nest whose product, if any, reads its operands from memory can be one kernel."""
+    return not nest.prologues
 
 
 @dataclass(slots=True)
@@ -149,7 +151,7 @@ class _Partition:
         nest = _nest(bind, binds, groups, grows)
         if nest is None or not self.accepts(nest) or self._makes_cycle(groups, bind) or reads_inside(binds):
             return False
-        if not self._repeats_are_private(nest):
+        if not (self._repeats_are_private(nest) and self._prologues_are_private(nest)):
             return False
         host.binds, host.nest, host.grows = binds, nest, grows
         self.groups = [group for group in self.groups if group not in others]
@@ -178,6 +180,15 @@ class _Partition:
         return all(
             set(table[name]) >= needed or names.count(name) == self.uses.get(name, 0) for name in casts
         )
+
+    def _prologues_are_private(self, nest: Nest) -> bool:
+        """Nobody outside reads what an operand of the nest's product is computed from."""
+        for _, chain in nest.prologues:
+            names = [arg.name for b in chain.binds for arg in b.value.args if isinstance(arg, Var)]
+            *inner, operand = (bind.target.name for bind in chain.binds)
+            if self.uses.get(operand, 0) != 1 or any(names.count(n) != self.uses.get(n, 0) for n in inner):
+                return False
+        return True
 
     def _makes_cycle(self, groups: list[Group], bind: Bind) -> bool:
         """Whether some other group lies between the merged ones: it reads one and is read by another or by ``bind``."""
@@ -237,12 +248,13 @@ def _is_scalar_op(bind: Bind) -> bool:
 
 
 def reads_inside(binds: list[Bind]) -> bool:
-    """Whether an op that needs its operands in memory would read a value of the same group."""
+    """Whether an op that needs its operands in memory would read a value of the same group; a product's prologues are
+    its nest's."""
     names = {bind.target.name for bind in binds}
     return any(
         isinstance(arg, Var) and arg.name in names
         for bind in binds
-        if isinstance(bind.value, Call) and bind.value.op.name in MEMORY_OPS
+        if isinstance(bind.value, Call) and bind.value.op.name in _GATHERS
         for arg in bind.value.args
     )
 

@@ -78,7 +78,7 @@ def rows_of(spec: KernelSpec) -> Plan | None:
 
 def accepts(nest: Nest) -> bool:
     """Whether a group can be one kernel: rows of a product are spread over blocks, so they are not joined in it."""
-    return nest.matmul is None or not nest.reduced
+    return not nest.prologues and (nest.matmul is None or not nest.reduced)
 
 
 def _is_whole(spec: KernelSpec) -> bool:
