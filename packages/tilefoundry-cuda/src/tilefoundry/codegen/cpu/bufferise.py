@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from tilefoundry.codegen.cpu.copies import copy_kernel, index_kernel, literal_kernel
 from tilefoundry.codegen.cpu.entry_params import check_extents, output_params
 from tilefoundry.codegen.cpu.host_steps import (
+    HostChecks,
     LoopSteps,
     Step,
     map_kernel_steps,
+    no_checks,
     renamed,
     smaller,
     window_check,
@@ -19,7 +21,7 @@ from tilefoundry.codegen.cpu.inplace import INPLACE, inplace_pairs, touched
 from tilefoundry.codegen.cpu.orders import atoms_of, item_names, result_names, wanted_orders
 from tilefoundry.codegen.cpu.prims import lower_statements
 from tilefoundry.codegen.cpu.schedule import KernelSpec, schedule
-from tilefoundry.codegen.cpu.schedule.whole import DENSE_OPERANDS
+from tilefoundry.codegen.cpu.schedule.whole import wants_dense
 from tilefoundry.codegen.cpu.slab import Lifetime, plan_slots
 from tilefoundry.codegen.cpu.statement_kernels import StatementSpec
 from tilefoundry.codegen.cpu.views import View, contiguous_strides, split_view
@@ -45,10 +47,12 @@ class Bufferise:
     Attributes:
         schedule: gives a kernel its loops.
         statements: gives a kernel of statements what the target adds to its parameters.
+        checks: gives what the host looks at before it launches a kernel.
     """
 
     schedule: Callable[[KernelSpec], PrimFunction] = schedule
     statements: Callable[[PrimFunction], PrimFunction] = lower_statements
+    checks: HostChecks = no_checks
 
     def run(self, module: Module) -> Module:
         """``module`` with explicit memory."""
@@ -211,6 +215,7 @@ class _Host:
         names = result_names(bind, self.items)
         outs = tuple(self._fresh(name, t) for name, t in zip(names, types, strict=True))  # type: ignore[arg-type]  # kernels give tensors
         self.views[bind.target.name] = outs[0] if len(outs) == 1 else outs
+        self._check(self.lowers.checks(call.callee, self.names.fresh))
         self.steps.append(KernelSpec(call.callee, inputs, outs))
 
     def _launch_statements(self, name: str, call: FunctionCall, callee: PrimFunction) -> None:
@@ -229,7 +234,7 @@ class _Host:
 
     def _argument(self, callee: Function, position: int, atom: Atom) -> View:
         view = self._operand(atom)
-        if view.is_packed or not _wants_dense(callee, position):
+        if view.is_packed or not wants_dense(callee, position):
             return view
         return self._copied(f"{view.buffer}_packed", view)
 
@@ -300,11 +305,14 @@ class _Host:
             if start is None:
                 starts.append(self._start(name, next(given), view, axis, call))
                 continue
-            # The call's extents decide, so it is stopped before anything is written; in a loop, before the turn's work.
-            at = len(self.steps) if self.inside else 0
-            self.steps[at:at] = window_check(name, call, axis, start, view.shape[axis])
+            self._check(window_check(name, call, axis, start, view.shape[axis]))
             starts.append(start)
         return view.slice(tuple(starts), call.attr("sizes"), call.attr("strides"))
+
+    def _check(self, checks: tuple[TirStmt, ...]) -> None:
+        """The call's extents decide, so it is stopped before anything is written; in a loop, before the turn's work."""
+        at = len(self.steps) if self.inside else 0
+        self.steps[at:at] = checks
 
     def _start(self, name: str, atom: Atom, view: View, axis: int, call: Call) -> Dim:
         """A window's start that is a value: read on the host, and checked there."""
@@ -380,18 +388,6 @@ class _Host:
         dims = set(spec.dims())
         args = tuple(IndexValue.of(_dim(p)) if p.name in dims else p for p in kernel.params)
         return Launch(kernel.name, args)
-
-
-def _wants_dense(callee: Function, position: int) -> bool:
-    """Whether the kernel's one op reads this parameter as a dense run."""
-    stmts = callee.stmts()
-    if not stmts or not isinstance(stmts[0], Bind) or not isinstance(stmts[0].value, Call):
-        return False
-    call = stmts[0].value
-    wanted = DENSE_OPERANDS.get(call.op.name, ())
-    return any(
-        call.args[i] == replace(callee.params[position], is_const=False) for i in wanted if i < len(call.args)
-    )
 
 
 def _dim(param: Var) -> DimVar:

@@ -10,10 +10,21 @@ from tilefoundry.codegen.cpu.schedule import KernelSpec, bind_text
 from tilefoundry.codegen.cpu.statement_kernels import StatementSpec
 from tilefoundry.codegen.cpu.views import View
 from tilefoundry.ir.core.expr import Bind, Call, Var
+from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.tir import Abort, Apply, For, IndexValue, Let, Load, TirStmt
 from tilefoundry.ir.types import Dim, DType, bounds, scalar
 
-__all__ = ["LoopSteps", "Step", "kernels_of", "map_kernel_steps", "renamed", "smaller", "window_check"]
+__all__ = [
+    "HostChecks",
+    "LoopSteps",
+    "Step",
+    "kernels_of",
+    "map_kernel_steps",
+    "no_checks",
+    "renamed",
+    "smaller",
+    "window_check",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,15 @@ class LoopSteps:
 
 
 Step = Union[KernelSpec, StatementSpec, TirStmt, LoopSteps]
+
+
+HostChecks = Callable[[Function, Callable[[str], str]], tuple[TirStmt, ...]]
+"""From a kernel, and a source of fresh names, to the statements that come before its launch."""
+
+
+def no_checks(function: Function, fresh: Callable[[str], str]) -> tuple[TirStmt, ...]:
+    """None: of kernels that look at what they touch themselves."""
+    return ()
 
 
 def kernels_of(step: Step) -> Iterator[Step]:

@@ -25,6 +25,7 @@ from tilefoundry.codegen.cuda.source import emit_kernel
 from tilefoundry.codegen.cuda.split_reductions import SplitReductions
 from tilefoundry.codegen.cuda.spreads import follow
 from tilefoundry.codegen.cuda.supported import host_answers
+from tilefoundry.codegen.kernel_windows import window_checks
 from tilefoundry.codegen.launch_paths import named_by_path, with_ranges
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.codegen.recall import recalled, remember
@@ -94,7 +95,9 @@ class CudaBackend:
         """The passes, in order."""
         return (
             *self.placing(target, options),
-            WithWorkspaces(LowerPrims(Bufferise(_schedule, lower_statements), self.resolve(target))),
+            WithWorkspaces(
+                LowerPrims(Bufferise(_schedule, lower_statements, window_checks), self.resolve(target))
+            ),
             PlanLaunches(),
             ShareKernels(emit_kernel),
         )

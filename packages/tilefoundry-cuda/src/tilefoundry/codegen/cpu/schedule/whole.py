@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tilefoundry.codegen.cpu.schedule.contraction import view_expr
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from tilefoundry.codegen.cpu.schedule.kernel import KernelSpec
 
 __all__ = [
-    "DENSE_OPERANDS",
     "WHOLE_OPS",
     "abort_where_outside",
     "index_operand",
@@ -28,6 +28,7 @@ __all__ = [
     "loaded_index",
     "schedule_whole",
     "starts_of",
+    "wants_dense",
     "window_of",
 ]
 
@@ -290,3 +291,15 @@ WHOLE_OPS: dict[str, Callable[[Call, KernelSpec, Names], tuple[TirStmt, ...]]] =
 
 DENSE_OPERANDS: dict[str, tuple[int, ...]] = {"conv2d": (1, 2)}
 """Operands that an op reads as one dense run; other views of them are copied before."""
+
+
+def wants_dense(kernel: Function, position: int) -> bool:
+    """Whether the one op of ``kernel`` reads this parameter as a dense run."""
+    stmts = kernel.stmts()
+    if not stmts or not isinstance(stmts[0], Bind) or not isinstance(stmts[0].value, Call):
+        return False
+    call = stmts[0].value
+    wanted = DENSE_OPERANDS.get(call.op.name, ())
+    return any(
+        call.args[i] == replace(kernel.params[position], is_const=False) for i in wanted if i < len(call.args)
+    )
