@@ -11,18 +11,26 @@ from typing import Literal
 
 Kind = Literal["allocate", "read", "write", "copy", "kernel", "submit"]
 
-_hook: Callable[[str], None] | None = None
+hook: Callable[[str], None] | None = None
+"""What ``enter`` calls. Where a call of a function that does nothing is too much, look here whether there is any."""
 
 
 def enter(kind: Kind) -> None:
     """Announce a provider call of ``kind``; raises what the installed hook raises."""
-    hook = _hook
+    now = hook
+    if now is not None:
+        now(kind)
+
+
+def enter_each(kind: Kind, count: int) -> None:
+    """``enter(kind)``, ``count`` times."""
     if hook is not None:
-        hook(kind)
+        for _ in range(count):
+            enter(kind)
 
 
-def install(hook: Callable[[str], None] | None) -> Callable[[str], None] | None:
-    """Make ``hook`` the one that ``enter`` calls; returns the hook before it. None removes it."""
-    global _hook
-    before, _hook = _hook, hook
+def install(new: Callable[[str], None] | None) -> Callable[[str], None] | None:
+    """Make ``new`` the hook that ``enter`` calls; returns the one before it. None removes it."""
+    global hook
+    before, hook = hook, new
     return before

@@ -169,6 +169,13 @@ def _straight(host: Carrier, runs: Sequence[Run], end: int) -> Sequence[Run] | N
     return pinning.cut(runs, end) if pinning is not None and pinning.holds(runs, end) else None
 
 
+def straight_to_device(source: Carrier, runs: Sequence[Run]) -> Sequence[Run] | None:
+    """The runs as the driver takes them at once; None where a worker or a buffer is needed, or there is no driver."""
+    if not driver.is_there() or better_gathered(runs):
+        return None
+    return _straight(source, runs, 0)
+
+
 def _locked(host: Carrier, runs: Sequence[Run], end: int, on: Lane) -> Sequence[Run] | None:
     """``_straight``, after page-locking what the runs touch where the carrier is meant for that; on a worker."""
     if not isinstance(host, CPU) or host.pinning is None or better_gathered(runs):

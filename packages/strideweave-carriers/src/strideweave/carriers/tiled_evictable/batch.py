@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...movement.completion import Completion
-from .mover import Move
+from .mover import Move, joined
 from .slots import Slot
 from .table import TileRecord
 
@@ -56,7 +56,7 @@ class Batch:
         self.core, self.request = core, request
         self.loads, self.victims = loads, victims
         self.arrived: Completion[None] = Completion()
-        self.loaded: Completion[None] = Completion()
+        self.loaded: Completion[None] = Completion() if request.atomic else self.arrived
         """Settles once the values are in their slots, which for an atomic request is before the commit."""
         self.settled = False
         self.blank = False
@@ -76,6 +76,28 @@ class Batch:
             parts = self.core.mover.copy(writes)
             self.request.submitted = True
             self.request.follow(parts, self._written)
+
+    def start_straight(self) -> None:
+        """``start`` where all loads come from one carrier, and no victim is written back."""
+        core, request, loads = self.core, self.request, self.loads
+        size = core.tile_bytes
+        runs = joined(sorted([(s.place * size, t.place * size, size) for _, s, t in loads]))  # type: ignore[union-attr] # from one carrier, so none is zero
+        _, source, target = loads[0]
+        core.stats.loading()
+        # Before the copy: it may have arrived before this thread goes on.
+        self._loading = request.submitted = True
+        try:
+            core.mover.carry(
+                source.slab.carrier,  # type: ignore[union-attr] # likewise
+                target.slab.carrier,
+                runs,
+                self._loaded,
+                request.completion,
+            )
+        except BaseException:
+            self._loading = request.submitted = False
+            core.stats.loaded(0)
+            raise
 
     def _written(self, error: BaseException | None) -> None:
         if error is not None:
@@ -133,11 +155,11 @@ class Batch:
         self._arrive(error)
 
     def _arrive(self, error: BaseException | None) -> None:
-        if error is None:
-            self.loaded.resolve(None)
-        else:
-            self.loaded.reject(error)
         if self.request.atomic:
+            if error is None:
+                self.loaded.resolve(None)
+            else:
+                self.loaded.reject(error)
             # Its request commits or undoes all its batches together, once every one has come this far.
             self.request.end(error)
         elif error is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ... import forks
 from ...dtypes import DType
 from ...errors import ForkedProcessError
+from ..torch_storage import TorchStorage
 from . import tensors
 from .eviction import Eviction
 from .geometry import TileGeometry
@@ -48,6 +49,8 @@ class Core:
         self.geometry, self.dtype, self.name = geometry, dtype, name
         self.primary, self.secondary = primary, secondary
         self.home = home
+        self.in_torch = isinstance(primary.prototype, TorchStorage)
+        """Whether compact tensors lie in torch storage."""
         self.home_writable = home is not None and not read_only
         self.read_only = read_only
         self.lasting = lasting

@@ -44,10 +44,11 @@ def grouped(moves: Iterable[Move]) -> dict[tuple[Carrier, Carrier], list[Run]]:
             origin, goal = source, target
             into = spans.setdefault((source, target), [])
         into.append((source_at, target_at, nbytes))
-    return {pair: _joined(sorted(of_pair)) for pair, of_pair in spans.items()}
+    return {pair: joined(sorted(of_pair)) for pair, of_pair in spans.items()}
 
 
-def _joined(spans: list[tuple[int, int, int]]) -> list[Run]:
+def joined(spans: list[tuple[int, int, int]]) -> list[Run]:
+    """``(source, target, nbytes)``, in order of source, as runs; neighbours on both sides become one."""
     joined: list[tuple[int, int, int]] = []
     begin, goal, length = spans[0]
     for source_at, target_at, nbytes in spans[1:]:
@@ -65,6 +66,13 @@ def failed(error: BaseException) -> Completion[None]:
     completion: Completion[None] = Completion()
     completion.reject(error)
     return completion
+
+
+def follow(part: Completion[None], ended: Ended, waited: Completion[Any]) -> None:
+    """Have ``ended`` called once ``part`` has settled; who waits for ``waited`` helps with it."""
+    part.hurry()
+    waited.assist(part)
+    part.add_callback(lambda: ended(part.error))
 
 
 class HostMover:
@@ -108,6 +116,16 @@ class HostMover:
                 parts.append(failed(error))
                 break
         return parts
+
+    def carry(
+        self, source: Carrier, target: Carrier, runs: list[Run], ended: Ended, waited: Completion[Any]
+    ) -> None:
+        """Submit the runs as a copy that somebody waits for, and have ``ended`` called once they are in place.
+
+        A thread that waits for ``waited`` sees to it by itself. What this raises means that nothing was submitted.
+        """
+        part = transfer_for(type(source), type(target)).submit(source, target, runs, DEMAND)
+        follow(part, ended, waited)
 
     def compute(self, job: Callable[[], None]) -> Completion[None]:
         """Run ``job`` soon; it may call kernels and copy synchronously."""

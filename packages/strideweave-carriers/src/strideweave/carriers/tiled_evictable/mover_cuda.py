@@ -8,6 +8,7 @@ for tiles that arrived meanwhile, runs on the device-to-device stream, after wha
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from ... import seam
 from ...movement import driver
-from ...movement.captures import beside_captures
+from ...movement.captures import beside_captures, leave_captures, pass_captures
 from ...movement.completion import Completion
-from ...movement.cuda import OnDevice
+from ...movement.cuda import OnDevice, straight_to_device
+from ...movement.cuda_carry import carry
 from ...movement.cuda_lanes import Lane, Marks, current_stream, lane, queued_on
 from ...movement.pool import BACKGROUND, DEMAND
 from ...movement.reaper import Reaper
@@ -26,7 +28,7 @@ from ..base import Carrier
 from ..cpu import CPU
 from ..cuda import CUDA
 from ..torch_storage import WHOLE_PAGES
-from .mover import CAPTURED, Ended, Move, failed, grouped
+from .mover import CAPTURED, Ended, Move, failed, follow, grouped
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +52,7 @@ class Prepared:
         self.stream, self._marks = stream, marks
         self._event: Any = None
         self._idle = False
-        self._lock = threading.Lock()
+        self._lock = _thread.allocate_lock()
 
     @property
     def event(self) -> Any:
@@ -60,8 +62,11 @@ class Prepared:
         with self._lock:
             if self._event is None and not self._idle:
                 # Asking takes a fraction of what an event takes, and what has run need not be waited for.
-                with beside_captures():
+                before = pass_captures()
+                try:
                     self._idle = driver.is_there() and driver.is_idle(self.stream)
+                finally:
+                    leave_captures(before)
                 if not self._idle:
                     self._event = self._marks.take()
             return self._event
@@ -110,7 +115,7 @@ class CudaMover:
         """See ``HostMover.prepare``."""
         import torch
 
-        if torch.cuda.is_current_stream_capturing():
+        if torch._C._cuda_isCurrentStreamCapturing():
             return Prepared(None, None)
         stream, _, marks = _own(self.device)
         return Prepared(stream, marks)
@@ -189,6 +194,22 @@ class CudaMover:
                 parts.append(failed(error))
                 break
         return parts
+
+    def carry(
+        self, source: Carrier, target: Carrier, runs: list[Run], ended: Ended, waited: Completion[Any]
+    ) -> None:
+        """See ``HostMover.carry``: on the copy stream, and without a hop where the driver can copy right away."""
+        import torch
+
+        straight = None
+        if type(target) is CUDA and torch._C._cuda_getDevice() == self.device:
+            straight = straight_to_device(source, runs)
+        if straight is not None:
+            carry(source, target, straight, lane(self.device, "h2d"), ended, waited)
+            return
+        transfer = transfer_for(type(source), type(target))
+        on = lane(self.device, _direction(source, target)).clear()
+        follow(self._submitted(transfer, source, target, runs, DEMAND, on), ended, waited)
 
     def _submitted(
         self,

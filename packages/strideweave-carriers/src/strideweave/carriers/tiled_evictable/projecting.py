@@ -8,6 +8,7 @@ from ...errors import no_tensor
 from ...movement.completion import AwaitResult
 from ...tensor import Tensor, attach, detached
 from ..base import Carrier
+from .arriving import project_arriving
 from .awaiting import AwaitProjection
 from .core import Core
 from .gather import gather
@@ -70,6 +71,8 @@ def project(
     form = _packing(carrier, tensor, chosen, order)
     if destination is None and carrier._policy is None:
         handle = project_here(carrier, tensor, chosen, codes, form)
+        if handle is None:
+            handle = project_arriving(carrier, tensor, chosen, codes, form)
         if handle is not None:
             return handle
     if destination is not None:
@@ -90,7 +93,7 @@ def _packing(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection, 
         raise TypeError(
             f"project order: expected {' or '.join(map(repr, ORDERS))}, got {type(order).__name__} {order!r}"
         )
-    layout, counts = tensor._layout, selection.compact_grid_shape
+    layout, counts = tensor._layout, selection._counts
     key = (id(layout), tensor._offset, counts, order)
     kept = carrier._forms.get(key)
     if kept is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ class Queue:
     def __init__(self, events: list[Any]) -> None:
         self.events = events
         self._closed, self._error = False, None
-        self._guard = threading.Lock()
+        self._guard = _thread.allocate_lock()
         self._waiter: threading.Event | None = None
 
     def close(self, error: BaseException | None) -> None:
@@ -70,27 +71,37 @@ class Projection:
     ) -> None:
         self.core, self.request, self.packing = core, request, packing
         self.target = target
-        self.position = {code: k for k, code in enumerate(codes)}
+        self._codes = codes
+        self._position: dict[int, int] | None = None
         self.queue = Queue([])
         self._left = len(codes)
         self.prepared = prepared
 
+    @property
+    def position(self) -> dict[int, int]:
+        """The compact position of each tile; made when first asked for, mostly by the thread that gathers."""
+        found = self._position
+        if found is None:
+            found = self._position = {code: k for k, code in enumerate(self._codes)}
+        return found
+
     def run(self, codes: Sequence[int], promote: Sequence[int]) -> None:
         """Submit everything; later pieces follow as tiles arrive."""
-        extra = tuple(c for c in promote if c not in self.position)
+        extra = tuple(c for c in promote if c not in self.position) if promote else ()
         acquire(self.core, self.request, (*codes, *extra), set(promote), self.use)
         if self._left:
             self.core.mover.seal(self.prepared)
 
     def use(self, ready: list[tuple[int, Slot]], direct: list[tuple[int, Slot | None]]) -> None:
         """Gather tiles on primary and read the others past it."""
-        mine = [(self.position[c], s) for c, s in ready if c in self.position]
+        position = self.position
+        mine = [(position[c], s) for c, s in ready if c in position]
         if mine:
             self._compute(lambda out: gather(self.core, mine, out, self.packing), len(mine))
-        zeros = [self.position[c] for c, s in direct if s is None]
+        zeros = [position[c] for c, s in direct if s is None]
         if zeros:
             self._compute(lambda out: self._clear(out, zeros), len(zeros))
-        stored = [(self.position[c], s) for c, s in direct if s is not None]
+        stored = [(position[c], s) for c, s in direct if s is not None]
         if stored:
             self._stream(stored)
 

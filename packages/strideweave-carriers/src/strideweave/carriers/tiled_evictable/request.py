@@ -6,7 +6,7 @@ request concludes once, on the thread that ended last. Nothing here runs under a
 
 from __future__ import annotations
 
-import threading
+import _thread
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,9 @@ class Request:
 
     ``independent`` marks the caller's own promotions and evictions, which other work may not silently join.
     ``atomic`` keeps every batch uncommitted until all have arrived. ``keeps`` leaves the pins in place after
-    success, until ``close``. At success ``mark`` changes the table, under the lock and together with the commit
-    of an atomic request's batches; then ``finish`` gives the result. ``abandon`` runs at failure.
+    success, until ``close``. ``parts`` of the work have begun when it is made. At success ``mark`` changes the table,
+    under the lock and together with the commit of an atomic request's batches; then ``finish`` gives the result.
+    ``abandon`` runs at failure.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Request:
         independent: bool = False,
         atomic: bool = False,
         keeps: bool = False,
+        parts: int = 1,
         mark: Callable[[], None] = lambda: None,
         finish: Callable[[], Any] = lambda: None,
         abandon: Callable[[], None] = lambda: None,
@@ -57,8 +59,8 @@ class Request:
         self.bring_back: Callable[[Callable[[], None]], None] = lambda then: then()
         """At failure: undo what was done to tiles of other carriers, then call on."""
         self.cores: tuple[Core, ...] = (core,)
-        self._left = 1
-        self._guard = threading.Lock()
+        self._left = parts
+        self._guard = _thread.allocate_lock()
 
     # --- under the core's lock ---------------------------------------------------------------------------
 

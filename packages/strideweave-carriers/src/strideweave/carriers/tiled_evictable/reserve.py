@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from .batch import Batch, Victim, loads_of
@@ -111,10 +110,15 @@ def _slot(record: TileRecord) -> Slot:
 
 def choose_victims(core: Core, count: int) -> list[TileRecord]:
     """Up to ``count`` tiles to replace: least recently used, clean before dirty."""
-    free = [r for r in core.table.least_recent() if r.is_free()]
-    chosen = list(islice((r for r in free if not r.dirty), count))
+    chosen: list[TileRecord] = []
+    dirty: list[TileRecord] = []
+    for record in core.table.least_recent():
+        if record.is_free():
+            (dirty if record.dirty else chosen).append(record)
+            if len(chosen) == count:
+                break
     if len(chosen) < count and core.can_store():
-        chosen += islice((r for r in free if r.dirty), count - len(chosen))
+        chosen += dirty[: count - len(chosen)]
     return [core.table[r.code] for r in chosen]
 
 

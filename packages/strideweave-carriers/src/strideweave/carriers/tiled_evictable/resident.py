@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...movement.completion import Completion
 from ...tensor import Tensor, attach, made
-from ..torch_storage import TorchStorage
 from .awaiting import AwaitProjection
 from .gather import gather_fresh
 from .gather_node import gather_node
@@ -80,7 +79,7 @@ def project_here(
     core = carrier._core
     prototype = core.primary.prototype
     # A write that another thread has begun is refused on the way that everything can take.
-    if not isinstance(prototype, TorchStorage) or torch.is_inference_mode_enabled() or carrier._writers:
+    if not core.in_torch or torch.is_inference_mode_enabled() or carrier._writers:
         return None
     if core.table.lacks(codes[0]):
         return None

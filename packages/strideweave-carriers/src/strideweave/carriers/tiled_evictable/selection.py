@@ -94,7 +94,7 @@ class TileSelection:
         return codes
 
     def _codes(self, geometry: TileGeometry, what: str) -> tuple[int, ...]:
-        if self.rank != geometry.rank:
+        if len(self.per_axis) != len(geometry.grid_shape):
             raise ValueError(f"{what}: the selection has rank {self.rank}, the grid {geometry.rank}")
         codes: Sequence[int] = (0,)
         step = 1

@@ -69,6 +69,10 @@ class SlotPool:
         """How many more tiles may be placed."""
         return self.limit - self.used
 
+    def has(self, count: int) -> bool:
+        """Whether ``count`` tiles can be placed in slots that exist."""
+        return count <= len(self._free) and count <= self.limit - self.used
+
     def tidy(self) -> None:
         """Order the free slots, so that tiles placed together lie together and move as one run."""
         if not self._sorted:

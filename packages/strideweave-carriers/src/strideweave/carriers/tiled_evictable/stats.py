@@ -76,9 +76,8 @@ class Recorder:
         """A fresh lock in a forked child, where no promotion goes on."""
         self._lock, self._loading = threading.Lock(), 0
 
-    def clock(self) -> float:
-        """Seconds on the clock that events are stamped with."""
-        return time.perf_counter()
+    clock = staticmethod(time.perf_counter)
+    """Seconds on the clock that events are stamped with."""
 
     def add(self, **amounts: float) -> None:
         """Add to counters."""
