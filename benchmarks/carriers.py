@@ -59,7 +59,7 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-MORE = 64 << 20
+MORE = 256 << 20
 """Bytes of each side's repeats together, at least: a microsecond here or there is much for a megabyte."""
 
 
@@ -89,8 +89,12 @@ SPREAD = 256 << 20
 
 
 def rotating(make: Callable[[], tuple], nbytes: int) -> Callable[[], tuple]:
-    """The next of as many results of ``make`` as it takes to defeat the caches."""
-    made = [make() for _ in range(max(1, SPREAD // nbytes))]
+    """The next of as many results of ``make`` as it takes to defeat the caches.
+
+    Everyone who is compared takes from the same ones: memory is not all alike, and where it lies in the machine may
+    make a copy a tenth quicker or slower.
+    """
+    made = [make() for _ in range(max(2, 2 * SPREAD // nbytes))]
     turn = [0]
 
     def following() -> tuple:
@@ -110,14 +114,14 @@ def cpu_to_cpu(nbytes: int, repeat: int) -> Row:
         target.flat().fill_(1)
         return source, target
 
-    mine, theirs = rotating(pair, nbytes), rotating(pair, nbytes)
+    following = rotating(pair, nbytes)
 
     def ours() -> None:
-        source, target = mine()
+        source, target = following()
         sw.move(source, target)
 
     def floor() -> None:
-        source, target = theirs()
+        source, target = following()
         ctypes.memmove(target.host_address(), source.carrier.host_address(), nbytes)
 
     return compare("cpu -> cpu", nbytes, ours, floor, repeat)

@@ -124,4 +124,4 @@ def nothing_left() -> Iterator[None]:
     from strideweave import seam
 
     yield
-    assert seam._hook is None
+    assert seam.hook is None

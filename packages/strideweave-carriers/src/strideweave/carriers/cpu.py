@@ -42,13 +42,16 @@ class CPU(TorchStorage):
         # Empty carriers of a given type are made for single moves, which every function called here holds up.
         kind = dtype if type(dtype) is DType else default_dtype(dtype)
         count = size if type(size) is int and size >= 0 else as_count(size, "CPU size")
+        Carrier.__init__(self, kind, mutable)
+        self._shared = pointer is not None
         if pointer is not None:
-            flat = _wrap_pointer(pointer, count, kind)
+            self._set_flat(_wrap_pointer(pointer, count, kind))
         elif pinned:
-            flat = _pinned(count, kind, empty)
+            self._set_flat(_pinned(count, kind, empty))
+        elif count:
+            self._set_flat(allocate_flat(count, kind, "cpu", empty))
         else:
-            flat = allocate_flat(count, kind, "cpu", empty) if count else no_slots(kind)
-        super().__init__(kind, mutable, flat, shared=pointer is not None)
+            self._count, self._late = 0, True
 
     _pinned_flat: object = None
     _pinned = False
@@ -85,7 +88,12 @@ class CPU(TorchStorage):
             super().grow(n)
 
     def grow_to_fill(self, n: int) -> memoryview:
-        """``grow(n)``; a view of the bytes, for whoever writes them all."""
+        """``grow(n)``; a view of the bytes, for whoever writes them all and then forgets it."""
+        nbytes = n * self._dtype.itemsize
+        if nbytes >= WHOLE_PAGES:
+            pages = Pages(nbytes)
+            self._set_pages(pages, n)
+            return pages.room
         self.grow(n)
         return self._view()
 
@@ -123,7 +131,7 @@ class CPU(TorchStorage):
     def _view(self) -> memoryview:
         pages = self._pages
         if pages is not None:
-            return pages.bytes()
+            return pages.room
         return (
             hostmemory.view(self._flat.data_ptr(), self.nbytes()) if self.size() else memoryview(bytearray())
         )

@@ -51,6 +51,7 @@ class Extents:
 
     def __init__(self, parts: tuple[Extent, ...]) -> None:
         self._parts = parts
+        self._first = parts[0] if parts else None
         self._starts = [0]
         for part in parts:
             self._starts.append(self._starts[-1] + part.nbytes)
@@ -82,10 +83,15 @@ class Extents:
         Raises:
             OSError: the file has become shorter, or the system refuses.
         """
-        first = self._parts[0] if self._parts else None
-        if first is not None and 0 < len(into) <= first.nbytes - offset:
-            seam.enter("read")
-            read_fully(first, first.offset + offset, into)
+        # Most runs lie in one file, and most reads give all of it: these wait for no other function.
+        first, nbytes = self._first, len(into)
+        if first is not None and 0 < nbytes <= first.nbytes - offset:
+            if seam.hook is not None:
+                seam.enter("read")
+            position = first.offset + offset
+            got = os.preadv(first.fd, (into,), position)
+            if got < nbytes:
+                read_fully(first, position, into, got)
             return
         for part, position, start, length in self._pieces(offset, len(into)):
             seam.enter("read")
@@ -98,14 +104,11 @@ class Extents:
             write_fully(part.fd, position, data[start : start + length])
 
 
-def read_fully(part: Extent, position: int, into: memoryview) -> None:
-    """Read exactly ``len(into)`` bytes of the extent's file from ``position``."""
-    done = 0
-    while True:
-        got = os.preadv(part.fd, [into[done:] if done else into], position + done)
+def read_fully(part: Extent, position: int, into: memoryview, done: int = 0) -> None:
+    """Read exactly ``len(into)`` bytes of the extent's file from ``position``; the first ``done`` are there."""
+    while done < len(into):
+        got = os.preadv(part.fd, (into[done:],), position + done)
         done += got
-        if done == len(into):
-            return
         if got == 0:
             raise OSError(
                 f"{part.path}: ends at byte {position + done}, {len(into) - done} more were promised; "

@@ -87,8 +87,9 @@ class _Late:
                 flat = pages.tensor(carrier._count, carrier._dtype)
             # The first of several threads decides.
             own.setdefault("_flat", flat)
-            carrier._pages = None
-        return own["_flat"]
+            carrier._late, carrier._pages = False, None
+        # Not kept: another thread may be giving the carrier room.
+        return own["_flat"] if "_flat" in own else no_slots(carrier._dtype)
 
 
 class TorchStorage(Carrier):
@@ -97,6 +98,8 @@ class TorchStorage(Carrier):
     compute = True
     device_type = "cpu"
     _pages: Pages | None = None
+    _late = False
+    """Whether the tensor is still to be made, out of pages or, without slots, for good."""
     if TYPE_CHECKING:
         _flat: torch.Tensor
     else:
@@ -108,12 +111,14 @@ class TorchStorage(Carrier):
         self._shared = shared
 
     def _set_flat(self, flat: torch.Tensor) -> None:
-        self._flat, self._count, self._pages = flat, flat.numel(), None
+        self._flat, self._count, self._pages, self._late = flat, flat.numel(), None, False
 
     def _set_pages(self, pages: Pages, count: int) -> None:
         """Keep ``count`` slots in ``pages``."""
         self._pages, self._count = pages, count
-        vars(self).pop("_flat", None)
+        if not self._late:
+            self._late = True
+            del self._flat
 
     @classmethod
     def adopt(

@@ -100,7 +100,8 @@ def _run(job: Callable[[], None], completion: Completion[None]) -> None:
         completion.resolve(None)
 
 
-_exiting = False
+exiting = False
+"""Whether the interpreter is: what ``checkpoint`` asks."""
 _pool: Pool | None = None
 _guard = threading.Lock()
 
@@ -116,7 +117,7 @@ def pool() -> Pool:
 
 def checkpoint() -> None:
     """Called by copies between chunks; raises once the interpreter is exiting."""
-    if _exiting:
+    if exiting:
         raise PoolStopped("copy: cut short because the interpreter is exiting")
 
 
@@ -127,14 +128,14 @@ def registered(started: Pool) -> Pool:
 
 
 def _stop_at_exit(started: Pool) -> None:
-    global _exiting
-    _exiting = True
+    global exiting
+    exiting = True
     started.stop()
 
 
 def _after_fork() -> None:
-    global _exiting, _pool, _guard
-    _exiting, _pool, _guard = False, None, threading.Lock()
+    global exiting, _pool, _guard
+    exiting, _pool, _guard = False, None, threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,26 +1,27 @@
 """Moves that need no help: one run of bytes between memory that can be copied as it lies.
 
 What such a move costs beside its bytes is Python alone, as much as a megabyte takes on a link, so everything is looked
-at once, in place, and the bookkeeping of a blocking device copy is done while it runs. Whatever is out of the ordinary
-in any way goes the long way of ``move``, which says what is wrong.
+at once, in place, and the bookkeeping of a blocking device copy is done while it runs. A copy drives code out of the
+caches too: each function that is called around it, and be it to do nothing, takes most of a microsecond, so a move by
+the host calls few. Whatever is out of the ordinary in any way goes the long way of ``move``, which says what is wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from ctypes import memmove
 from typing import Any, Protocol
 
 from .. import seam
 from ..carriers.base import Carrier
 from ..carriers.cpu import CPU
 from ..carriers.file_backed import FileBacked
-from ..carriers.hostmemory import copy
 from ..carriers.pairs import drop_pair, try_hold_pair
-from ..tensor import Tensor
-from . import parallel
+from ..tensor import Tensor, made
+from . import parallel, pool
 from .completion import AwaitMove
 from .flight import Flight
-from .pool import CHUNK, checkpoint, pool
+from .pool import CHUNK
 from .transfer import Run, copy_runs
 
 Result = Callable[[Tensor, Carrier], Tensor]
@@ -75,7 +76,9 @@ def move_straight(tensor: Any, carrier: Any, finished: Result) -> Tensor | None:
         return None
     source = tensor._carrier
     how = _table.get((type(source), type(carrier)))
-    if how is None or not _alike(source, carrier) or not try_hold_pair(source, carrier):
+    if how is None or carrier is source or carrier._dtype is not source._dtype:
+        return None
+    if not try_hold_pair(source, carrier):
         return None
     result = None
     try:
@@ -95,7 +98,9 @@ def begin_straight(tensor: Any, carrier: Any, finished: Result) -> AwaitMove[Ten
         return None
     source = tensor._carrier
     how = _table.get((type(source), type(carrier)))
-    if how is None or how.grows or not _alike(source, carrier) or not try_hold_pair(source, carrier):
+    if how is None or how.grows or carrier is source or carrier._dtype is not source._dtype:
+        return None
+    if not try_hold_pair(source, carrier):
         return None
     flight, begun = Flight(source, carrier), False
     try:
@@ -110,10 +115,6 @@ def begin_straight(tensor: Any, carrier: Any, finished: Result) -> AwaitMove[Ten
             flight.abandon()
 
 
-def _alike(source: Carrier, target: Carrier) -> bool:
-    return target is not source and target._dtype is source._dtype
-
-
 class HostStraight:
     """Between carriers in host memory."""
 
@@ -126,14 +127,17 @@ class HostStraight:
         origin, goal, size = source._flat.data_ptr(), target._flat.data_ptr(), source._dtype.itemsize
         if goal < origin + source._count * size and origin < goal + target._count * size:
             return None
-        seam.enter("submit")
+        if seam.hook is not None:
+            seam.enter("submit")
         if nbytes > parallel.ALONE:
             copy_runs(source, target, (Run(at, 0, nbytes),))
         else:
-            seam.enter("copy")
-            checkpoint()
-            copy(goal, origin + at, nbytes)
-        return finished(tensor, target)
+            if seam.hook is not None:
+                seam.enter("copy")
+            if pool.exiting:
+                pool.checkpoint()
+            memmove(goal, origin + at, nbytes)
+        return finished(tensor, target) if tensor._differentiable else made(target, tensor._layout)
 
     def submit(
         self,
@@ -151,10 +155,18 @@ class HostStraight:
         seam.enter("submit")
         flight.tensor = finished(tensor, target)
         runs = (Run(at, 0, nbytes),)
-        part = pool().submit(lambda: copy_runs(source, target, runs))
+        part = pool.pool().submit(lambda: copy_runs(source, target, runs))
         flight.assist(part)
         part.add_callback(lambda: flight.ended(part.error))
         return True
+
+
+def _read(source: FileBacked, at: int, room: memoryview) -> None:
+    if seam.hook is not None:
+        seam.enter("copy")
+    if pool.exiting:
+        pool.checkpoint()
+    source._extents.read(at, room)
 
 
 class FileStraight:
@@ -169,12 +181,14 @@ class FileStraight:
         done = 0
         try:
             room = target.grow_to_fill(nbytes // target._dtype.itemsize)
-            seam.enter("submit")
-            for start in range(0, nbytes, CHUNK):
-                seam.enter("copy")
-                checkpoint()
-                source._extents.read(at + start, room[start : start + CHUNK])
-            result = finished(tensor, target)
+            if seam.hook is not None:
+                seam.enter("submit")
+            if nbytes <= CHUNK:
+                _read(source, at, room)
+            else:
+                for start in range(0, nbytes, CHUNK):
+                    _read(source, at + start, room[start : start + CHUNK])
+            result = finished(tensor, target) if tensor._differentiable else made(target, tensor._layout)
             done = nbytes
             return result
         finally:
