@@ -41,11 +41,11 @@ def cache(tmp_path, monkeypatch):
     """A cache of the test's own, in a process whose sources count as unchanged."""
     monkeypatch.setenv("TILEFOUNDRY_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(tilefoundry, "IMPORTED_AT", 4e9)
-    own.own_code.cache_clear()
+    own._as_begun.cache_clear()
     jit.cache_clear()
     yield tmp_path / "cache"
     jit.cache_clear()
-    own.own_code.cache_clear()
+    own._as_begun.cache_clear()
 
 
 def as_another_process(monkeypatch: pytest.MonkeyPatch, *, may_lower: bool = False) -> None:
@@ -166,7 +166,7 @@ def test_own_code_reaches_through_linked_folders(tmp_path, monkeypatch, cache):
 
     def digest(text: str) -> str | None:
         (linked / "a.py").write_text(text)
-        own.own_code.cache_clear()
+        own._as_begun.cache_clear()
         return own.own_code()
 
     assert digest("x = 1") != digest("x = 2")
@@ -183,7 +183,7 @@ def test_own_code_is_the_content_wherever_it_lies(tmp_path, monkeypatch, cache):
         (root / "package" / "notes.txt").write_text(folder)
         monkeypatch.setattr(tilefoundry, "__path__", [str(root / "package")])
         monkeypatch.setattr(own, "include_dirs", lambda cute: (root / "include",))
-        own.own_code.cache_clear()
+        own._as_begun.cache_clear()
         return own.own_code()
 
     first = digest("one", "x = 1")

@@ -9,7 +9,7 @@ from functools import cache
 
 import tilefoundry
 from tilefoundry.codegen.cache import Status, noted, status_of
-from tilefoundry.codegen.headers import include_dirs
+from tilefoundry.codegen.headers import headers_status, include_dirs
 
 __all__ = ["own_code", "sources_stand"]
 
@@ -18,14 +18,21 @@ _MARGIN = 0.1
 """Seconds by which files must be older than this process: times of files go by coarser steps than the clock."""
 
 
-@cache
 def own_code() -> str | None:
     """The digest of the package's Python and C++ sources; None where some changed after this process began.
 
-    What runs then is not what lies there, and nothing may be told from the files. Thread-safe.
+    What runs then is not what lies there, and nothing may be told from the files. Headers, which are read whenever a
+    library is built, are looked at each time. Thread-safe.
     """
-    seen = _status()
-    return noted("own code", seen, _status, _digest) if _is_older(seen) else None
+    digest, headers = _as_begun()
+    return digest if headers == headers_status() else None
+
+
+@cache
+def _as_begun() -> tuple[str | None, Status]:
+    """What ``own_code`` gives while the headers stay as they are, and their status."""
+    headers, seen = headers_status(), _status()
+    return noted("own code", seen, _status, _digest) if _is_older(seen) else None, headers
 
 
 def sources_stand() -> bool:

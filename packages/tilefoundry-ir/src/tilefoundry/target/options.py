@@ -17,7 +17,9 @@ class CompilerOptions:
         opt_level: 0 to 3, the native compiler's ``-O``.
         line_info: keep line tables, so that profilers and debuggers show the generated source.
         keep_sources: leave the generated source beside the library in the cache.
-        extra_flags: further flags for the native compiler, after the project's own.
+        extra_flags: further flags for the native compiler, after the project's own. Where one may name a file or a
+            folder, as ``-include`` and ``-I`` do, the library is compiled anew instead of found on disk: no key can
+            tell what those hold. ``jit`` still keeps what it compiled in this process until ``cache_clear()``.
         device_compiler: ``"nvrtc"`` or ``"nvcc"``; only the CUDA target looks at it.
         ranges: push NVTX ranges around each call and each launch, named by their path in the program, for
             profilers to show; needs NVTX's headers.

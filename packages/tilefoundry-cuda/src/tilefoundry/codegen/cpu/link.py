@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 
-from tilefoundry.codegen.cache import DiskCache, cache_directory, configured_directory, keep_beside
+from tilefoundry.codegen.cache import built_library, keep_beside, kept_library
 from tilefoundry.codegen.cpu.arch import march_flags
-from tilefoundry.codegen.headers import include_dirs
+from tilefoundry.codegen.headers import headers_digest, include_dirs
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.codegen.recall import program_key
 from tilefoundry.codegen.toolchain import (
     Compiler,
     FfiPaths,
     PrecompiledHeaders,
+    compiler_environment,
+    file_flag,
     find_cxx,
     find_ffi,
+    flags_of_environment,
     range_flags,
     range_includes,
 )
@@ -39,17 +42,16 @@ def link_cpu(linkable: LinkableModule, options: CompilerOptions) -> LinkedModule
     assert isinstance(target, CpuTarget)
     compiler, ffi = find_cxx(), find_ffi()
     flags = compile_flags(target, options, compiler, ffi)
-    key = _key(linkable.source, flags, compiler, ffi)
-    # A cache that was filled by somebody else serves even where it cannot be written.
-    library = DiskCache(configured_directory()).find(key)
-    if library is None:
-        cache = DiskCache(cache_directory())
-        headers = cpu_headers(cache.root, target, options)
+    kept = _is_kept(options, compiler)
 
-        def build(folder: Path) -> None:
-            _compile(linkable.source, folder, ffi, headers, line_paths(options, folder, cache.folder(key)))
+    def build(root: Path, folder: Path, final: Path) -> None:
+        headers = replace(cpu_headers(root, target, options), allowed=kept)
+        _compile(linkable.source, folder, ffi, headers, line_paths(options, folder, final))
 
-        library = cache.get_or_build(key, build)
+    if kept:
+        library = kept_library(lambda: _key(linkable.source, flags, find_cxx(), ffi), build)
+    else:
+        library = built_library(build)
     if options.keep_sources:
         keep_beside(library, SOURCE, linkable.source)
     return LinkedModule(str(library), linkable.source, linkable.entry, "cpu", target.arch, linkable.kernels)
@@ -82,21 +84,31 @@ def compile_flags(
 
 
 def _key(source: str, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths) -> str:
-    parts = (source, *_surroundings(flags, compiler, ffi), headers_digest())
+    parts = (source, *_surroundings(flags, compiler, ffi), headers_digest("cpu"))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _surroundings(flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths) -> tuple[str, ...]:
-    return (*flags, compiler.path, compiler.version, ffi.version)
+    return (*flags, compiler.path, compiler.version, ffi.version, *compiler_environment())
+
+
+def _is_kept(options: CompilerOptions, compiler: Compiler) -> bool:
+    """Whether a key can hold all that the compiler reads."""
+    given = flags_of_environment("clang") if compiler.is_clang else ()
+    return file_flag((*options.extra_flags, *given)) is None
 
 
 def cpu_program_key(program: str, target: CpuTarget, options: CompilerOptions) -> str | None:
     """What the library of a program is known under; ``program`` is the digest of its text, target and options.
 
+    None where the flags may name files.
+
     Raises:
         ToolchainError: no usable C++ compiler.
     """
     compiler, ffi = find_cxx(), find_ffi()
+    if not _is_kept(options, compiler):
+        return None
     return program_key(program, _surroundings(compile_flags(target, options, compiler, ffi), compiler, ffi))
 
 
@@ -106,7 +118,7 @@ def cpu_headers(root: Path, target: CpuTarget, options: CompilerOptions) -> Prec
     own = tuple(f"-I{path}" for path in (*include_dirs(cute=False), ffi.include))
     includes = (*own, *range_includes(options.ranges))
     flags = compile_flags(target, options, compiler, ffi)
-    return PrecompiledHeaders(root, compiler, flags, includes, f"{headers_digest()} {ffi.version}")
+    return PrecompiledHeaders(root, compiler, flags, includes, f"{headers_digest('cpu')} {ffi.version}")
 
 
 def line_paths(options: CompilerOptions, folder: Path, final: Path) -> tuple[str, ...]:
@@ -122,15 +134,3 @@ def _compile(
     library = ["-o", str(folder / "library.so"), f"-L{ffi.library}", "-ltvm_ffi", "-ldl"]
     headers.compile([str(file), *paths, *library], folder)
     file.unlink()
-
-
-@cache
-def headers_digest() -> str:
-    """Digest of the runtime headers that CPU code includes."""
-    (root,) = include_dirs(cute=False)
-    base = root / "tilefoundry"
-    files = [base / "runtime.h", *base.glob("runtime/cpu/*.h"), *base.glob("runtime/host/*.h")]
-    total = hashlib.sha256()
-    for file in sorted(files):
-        total.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
-    return total.hexdigest()

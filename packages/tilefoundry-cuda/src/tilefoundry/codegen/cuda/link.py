@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tilefoundry.codegen.cache import DiskCache, cache_directory, configured_directory, facts_of, keep_beside
+from tilefoundry.codegen.cache import built_library, facts_of, keep_beside, kept_library
 from tilefoundry.codegen.cpu.link import line_paths
 from tilefoundry.codegen.cuda.emit import CudaSource
 from tilefoundry.codegen.cuda.resources import image_facts, with_facts
 from tilefoundry.codegen.cuda.toolchain import DeviceHeaders, find_headers, find_nvcc, find_nvrtc, read_image
-from tilefoundry.codegen.headers import include_dirs
+from tilefoundry.codegen.headers import headers_digest, include_dirs
 from tilefoundry.codegen.linkable import LinkableModule
 from tilefoundry.codegen.recall import program_key
 from tilefoundry.codegen.toolchain import (
@@ -24,8 +23,11 @@ from tilefoundry.codegen.toolchain import (
     GpuNotTargetedError,
     PrecompiledHeaders,
     ToolchainError,
+    compiler_environment,
+    file_flag,
     find_cxx,
     find_ffi,
+    flags_of_environment,
     range_flags,
     range_includes,
 )
@@ -79,20 +81,17 @@ def link_cuda(linkable: LinkableModule, source: CudaSource, options: CompilerOpt
     target = linkable.target
     assert isinstance(target, CudaTarget)
     compiler, ffi, tool = find_cxx(), find_ffi(), device_tool(target.arch, options)
-    flags = _host_flags(compiler, options)
-    key = _key(source, tool, flags, compiler, ffi)
+    flags, kept = _host_flags(compiler, options), _is_kept(options, compiler)
 
-    # A cache that was filled by somebody else serves even where it cannot be written.
-    library = DiskCache(configured_directory()).find(key)
-    if library is None:
-        cache = DiskCache(cache_directory())
-        headers = host_headers(cache.root, options)
+    def build(root: Path, folder: Path, final: Path) -> dict[str, Any]:
+        paths = line_paths(options, folder, final)
+        headers = replace(host_headers(root, options), allowed=kept)
+        return _build(source, folder, tool, headers, ffi, paths)
 
-        def build(folder: Path) -> dict[str, Any]:
-            paths = line_paths(options, folder, cache.folder(key))
-            return _build(source, folder, tool, headers, ffi, paths)
-
-        library = cache.get_or_build(key, build)
+    if kept:
+        library = kept_library(lambda: _key(source, tool, flags, find_cxx(), ffi), build)
+    else:
+        library = built_library(build)
     if options.keep_sources:
         keep_beside(library, SOURCE, source.text())
     kernels = with_facts(linkable.kernels, facts_of(library))
@@ -104,7 +103,7 @@ def host_headers(root: Path, options: CompilerOptions) -> PrecompiledHeaders:
     compiler, ffi = find_cxx(), find_ffi()
     own = tuple(f"-I{path}" for path in (*include_dirs(cute=False), ffi.include))
     includes = (*own, *range_includes(options.ranges))
-    digest = f"{headers_digest()} {ffi.version}"
+    digest = f"{headers_digest('cuda')} {ffi.version}"
     return PrecompiledHeaders(root, compiler, _host_flags(compiler, options), includes, digest)
 
 
@@ -142,7 +141,7 @@ def device_tool(arch: str, options: CompilerOptions) -> DeviceTool:
 def device_headers(root: Path, tool: DeviceTool, text: str) -> DeviceHeaders:
     """The precompiled runtime headers for device texts that begin as ``text`` does, in the cache at ``root``."""
     prefix = text[: text.index(_INCLUDE) + len(_INCLUDE)]
-    return DeviceHeaders(root, find_nvrtc(), (*tool.flags, *tool.includes), prefix, headers_digest())
+    return DeviceHeaders(root, find_nvrtc(), (*tool.flags, *tool.includes), prefix, headers_digest("cuda"))
 
 
 def compile_images(source: CudaSource, folder: Path, tool: DeviceTool, root: Path | None = None) -> None:
@@ -193,7 +192,7 @@ def _host_flags(compiler: Compiler, options: CompilerOptions) -> tuple[str, ...]
 def _key(
     source: CudaSource, tool: DeviceTool, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths
 ) -> str:
-    parts = (*source.devices, source.host, *_surroundings(tool, flags, compiler, ffi), headers_digest())
+    parts = (*source.devices, source.host, *_surroundings(tool, flags, compiler, ffi), headers_digest("cuda"))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -201,16 +200,27 @@ def _surroundings(
     tool: DeviceTool, flags: tuple[str, ...], compiler: Compiler, ffi: FfiPaths
 ) -> tuple[str, ...]:
     tools = (tool.name, tool.version, *tool.flags, *flags, compiler.path, compiler.version, ffi.version)
-    return (*tools, _FACTS)
+    return (*tools, *compiler_environment(), _FACTS)
+
+
+def _is_kept(options: CompilerOptions, compiler: Compiler) -> bool:
+    """Whether a key can hold all that the compilers read."""
+    host = flags_of_environment("clang") if compiler.is_clang else ()
+    device = (*options.extra_flags, *flags_of_environment(options.device_compiler))
+    return file_flag((*host, *device)) is None
 
 
 def cuda_program_key(program: str, target: CudaTarget, options: CompilerOptions) -> str | None:
     """What the library of a program is known under; ``program`` is the digest of its text, target and options.
 
+    None where the flags may name files.
+
     Raises:
         ToolchainError: as for ``link_cuda``.
     """
     compiler, ffi, tool = find_cxx(), find_ffi(), device_tool(target.arch, options)
+    if not _is_kept(options, compiler):
+        return None
     return program_key(program, _surroundings(tool, _host_flags(compiler, options), compiler, ffi))
 
 
@@ -226,7 +236,7 @@ def _build(
     their kernels."""
     with ThreadPoolExecutor(1) as pool:
         host = pool.submit(_compile_host, source, folder, headers, paths)
-        compile_images(source, folder, tool, headers.root)
+        compile_images(source, folder, tool, headers.root if headers.allowed else None)
         host.result()
     images = range(len(source.devices))
     facts = image_facts(read_image((folder / f"image{i}.cubin").read_bytes()) for i in images)
@@ -263,15 +273,3 @@ def _run(command: list[str], folder: Path) -> None:
         lines = done.stderr.strip().splitlines()
         shown = "\n".join(lines[:_SHOWN]) + ("\n..." if len(lines) > _SHOWN else "")
         raise ToolchainError(f"{command[0]} failed with code {done.returncode} on generated code:\n{shown}")
-
-
-@cache
-def headers_digest() -> str:
-    """Digest of the runtime headers that a CUDA library includes; CUTLASS is pinned."""
-    (root,) = include_dirs(cute=False)
-    base = root / "tilefoundry"
-    files = [base / "runtime.h", *base.rglob("runtime/cuda/**/*.cuh"), *base.glob("runtime/host/*.h")]
-    total = hashlib.sha256()
-    for file in sorted({*files, base / "runtime/cpu/dtype.h"}):
-        total.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
-    return total.hexdigest()

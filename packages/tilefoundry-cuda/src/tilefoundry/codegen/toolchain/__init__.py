@@ -8,6 +8,7 @@ from tilefoundry.codegen.toolchain.errors import (
 )
 from tilefoundry.codegen.toolchain.gxx import Compiler, find_cxx
 from tilefoundry.codegen.toolchain.nvtx import find_nvtx, range_flags, range_includes
+from tilefoundry.codegen.toolchain.outside import compiler_environment, file_flag, flags_of_environment
 from tilefoundry.codegen.toolchain.precompiled import PrecompiledHeaders, clear_precompiled
 from tilefoundry.codegen.toolchain.tvm_ffi import FfiPaths, find_ffi
 
@@ -20,9 +21,12 @@ __all__ = [
     "ToolTooOldError",
     "ToolchainError",
     "clear_precompiled",
+    "compiler_environment",
+    "file_flag",
     "find_cxx",
     "find_ffi",
     "find_nvtx",
+    "flags_of_environment",
     "range_flags",
     "range_includes",
 ]

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tilefoundry.codegen.toolchain.errors import ToolchainError
 from tilefoundry.codegen.toolchain.gxx import Compiler
+from tilefoundry.codegen.toolchain.outside import compiler_environment
 
 __all__ = ["VARIABLE", "PrecompiledHeaders", "clear_precompiled"]
 
@@ -43,6 +44,7 @@ class PrecompiledHeaders:
         flags: of the units that use it, include folders left out.
         includes: ``-I`` flags.
         digest: of the headers' text.
+        allowed: False where the flags may name files, which would be in it as they once were.
     """
 
     root: Path
@@ -50,11 +52,13 @@ class PrecompiledHeaders:
     flags: tuple[str, ...]
     includes: tuple[str, ...]
     digest: str
+    allowed: bool = True
 
     @property
     def folder(self) -> Path:
         """Where it lies; the folder to pass with ``-I`` before all others."""
-        parts = (self.compiler.path, self.compiler.version, *self.flags, *self.includes, self.digest)
+        tool = (self.compiler.path, self.compiler.version, *compiler_environment())
+        parts = (*tool, *self.flags, *self.includes, self.digest)
         return self.root / "headers" / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     @property
@@ -64,8 +68,8 @@ class PrecompiledHeaders:
 
     @property
     def enabled(self) -> bool:
-        """Whether this compiler can use one, and nobody turned it off."""
-        return not self.compiler.is_clang and os.environ.get(VARIABLE, "1") != "0"
+        """Whether this compiler can use one, it holds nothing that may change, and nobody turned it off."""
+        return self.allowed and not self.compiler.is_clang and os.environ.get(VARIABLE, "1") != "0"
 
     def flag(self) -> tuple[str, ...]:
         """The flag that lets a unit use it; empty where there is none yet."""
