@@ -8,7 +8,6 @@ the look finds anything else nothing has changed, and the general way says what 
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ... import seam
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from .batch import Batch
     from .carrier import TiledEvictable
     from .core import Core
-
-_CODE = attrgetter("code")
 
 
 class Arrival:
@@ -169,8 +166,6 @@ def _enter(
         if victims is None:
             request.let_go()
             return None
-        # Neighbours below, if they come to be neighbours above, move as one.
-        missing.sort(key=_CODE)
         for record in ready:
             core.table.touch(record)
         batch = new_batch(core, request, missing, victims)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from .batch import Batch, Victim, loads_of
@@ -17,6 +18,8 @@ from .table import TileRecord
 if TYPE_CHECKING:
     from .core import Core
     from .request import Request
+
+_CODE = attrgetter("code")
 
 
 @dataclass(slots=True)
@@ -95,6 +98,11 @@ def new_batch(core: Core, request: Request, placed: list[TileRecord], victims: l
     slots = [v.slot for v in given]
     core.primary.tidy()
     slots += core.take_many(len(placed) - len(slots))
+    # Neighbours below move as one if they are neighbours above; when they were last used is another order.
+    by_code = sorted(placed, key=_CODE)
+    if by_code != placed:
+        at = dict(zip(by_code, slots, strict=True))
+        slots = [at[record] for record in placed]
     batch = Batch(core, request, loads_of(placed, slots), given)
     core.table.disturb()
     for record in (*placed, *victims):
