@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 
 from .completion import Completion
+from .interrupts import interrupts_deferred
 
 DEMAND, BACKGROUND = 0, 1
 """Priorities: work that somebody waits for goes ahead of prefetch and write-back."""
@@ -26,13 +27,57 @@ class PoolStopped(RuntimeError):
     """The interpreter is exiting; the job was not run or was cut short."""
 
 
+class Job:
+    """Work that is done once, by a worker or by a thread that waits for it, whoever comes first."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, work: Callable[[], None], ended: Callable[[BaseException | None], None]) -> None:
+        # Taking it off is atomic. What was done is not kept alive while the job waits its turn in the queue.
+        self._left = [(work, ended)]
+
+    def run(self) -> None:
+        """Do it and tell how it ended, unless somebody does."""
+        if not self._left:
+            return
+        try:
+            work, ended = self._left.pop()
+        except IndexError:
+            return
+        failure = None
+        try:
+            work()
+        except BaseException as error:
+            failure = error
+        ended(failure)
+
+    def refuse(self, error: BaseException) -> None:
+        """Tell that it ended with ``error``, unless somebody does it."""
+        try:
+            _, ended = self._left.pop()
+        except IndexError:
+            return
+        ended(error)
+
+    def help(self) -> None:
+        """See ``Helper.help``."""
+        with interrupts_deferred():
+            self.run()
+
+    def look(self) -> None:
+        """See ``Helper.look``: a worker sees to it."""
+
+    def hurry(self) -> None:
+        """See ``Helper.hurry``: it is in the queue already."""
+
+
 class Pool:
     """At most ``limit`` threads that run jobs in order of priority, then of submission."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._condition = threading.Condition(threading.Lock())
-        self._jobs: list[tuple[int, int, Callable[[], None], Completion[None]]] = []
+        self._jobs: list[tuple[int, int, Job]] = []
         self._count = itertools.count()
         self._threads: list[threading.Thread] = []
         self._idle = 0
@@ -41,14 +86,22 @@ class Pool:
     def submit(self, job: Callable[[], None], priority: int = DEMAND) -> Completion[None]:
         """Run ``job`` on a worker; the completion settles with None or with what it raised."""
         completion: Completion[None] = Completion()
+        self.post(job, lambda error: _settle(completion, error), priority)
+        return completion
+
+    def post(
+        self, work: Callable[[], None], ended: Callable[[BaseException | None], None], priority: int = DEMAND
+    ) -> Job:
+        """Run ``work`` on a worker, or on a thread that asks the job for help, and call ``ended`` there."""
+        job = Job(work, ended)
         with self._condition:
             if self._stopping:
                 raise PoolStopped("submit: the interpreter is exiting; finish copies before the program ends")
             if self._idle <= len(self._jobs) and len(self._threads) < self._limit:
                 self._start()
-            heapq.heappush(self._jobs, (priority, next(self._count), job, completion))
+            heapq.heappush(self._jobs, (priority, next(self._count), job))
             self._condition.notify()
-        return completion
+        return job
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._work, name=f"strideweave-{len(self._threads)}", daemon=True)
@@ -61,7 +114,7 @@ class Pool:
         else:
             self._threads.append(thread)
 
-    def _next(self) -> tuple[Callable[[], None], Completion[None]] | None:
+    def _next(self) -> Job | None:
         with self._condition:
             self._idle += 1
             while not self._jobs and not self._stopping:
@@ -69,14 +122,11 @@ class Pool:
             self._idle -= 1
             if self._stopping:
                 return None
-            _, _, job, completion = heapq.heappop(self._jobs)
-            return job, completion
+            return heapq.heappop(self._jobs)[2]
 
     def _work(self) -> None:
-        while (item := self._next()) is not None:
-            _run(*item)
-            # Not kept alive while the worker sleeps.
-            del item
+        while (job := self._next()) is not None:
+            job.run()
 
     def stop(self) -> None:
         """Stop after the chunks in flight, fail what has not begun, join the threads."""
@@ -84,20 +134,18 @@ class Pool:
             self._stopping = True
             left, self._jobs = self._jobs, []
             self._condition.notify_all()
-        for *_, completion in left:
-            completion.reject(PoolStopped("copy: not begun because the interpreter is exiting"))
+        for *_, job in left:
+            job.refuse(PoolStopped("copy: not begun because the interpreter is exiting"))
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join()
 
 
-def _run(job: Callable[[], None], completion: Completion[None]) -> None:
-    try:
-        job()
-    except BaseException as error:
-        completion.reject(error)
-    else:
+def _settle(completion: Completion[None], error: BaseException | None) -> None:
+    if error is None:
         completion.resolve(None)
+    else:
+        completion.reject(error)
 
 
 exiting = False

@@ -132,11 +132,7 @@ class HostStraight:
         if nbytes > parallel.ALONE:
             copy_runs(source, target, (Run(at, 0, nbytes),))
         else:
-            if seam.hook is not None:
-                seam.enter("copy")
-            if pool.exiting:
-                pool.checkpoint()
-            memmove(goal, origin + at, nbytes)
+            _copy(goal, origin + at, nbytes)
         return finished(tensor, target) if tensor._differentiable else made(target, tensor._layout)
 
     def submit(
@@ -149,16 +145,28 @@ class HostStraight:
         finished: Result,
         flight: Flight,
     ) -> bool:
-        """See ``Straight.submit``: the pool copies."""
-        if target.shares_storage(source):
+        """See ``Straight.submit``: the pool copies, or the thread that waits where the pool has not come to it."""
+        origin, goal, size = source._flat.data_ptr(), target._flat.data_ptr(), source._dtype.itemsize
+        if goal < origin + source._count * size and origin < goal + target._count * size:
             return False
         seam.enter("submit")
-        flight.tensor = finished(tensor, target)
-        runs = (Run(at, 0, nbytes),)
-        part = pool.pool().submit(lambda: copy_runs(source, target, runs))
-        flight.assist(part)
-        part.add_callback(lambda: flight.ended(part.error))
+        flight.tensor = finished(tensor, target) if tensor._differentiable else made(target, tensor._layout)
+        flight.keep = target._flat, source._flat
+        if nbytes > parallel.ALONE:
+            runs = (Run(at, 0, nbytes),)
+            job = pool.pool().post(lambda: copy_runs(source, target, runs), flight.ended)
+        else:
+            job = pool.pool().post(lambda: _copy(goal, origin + at, nbytes), flight.ended)
+        flight.assist(job)
         return True
+
+
+def _copy(goal: int, origin: int, nbytes: int) -> None:
+    if seam.hook is not None:
+        seam.enter("copy")
+    if pool.exiting:
+        pool.checkpoint()
+    memmove(goal, origin, nbytes)
 
 
 def _read(source: FileBacked, at: int, room: memoryview) -> None:
