@@ -161,5 +161,6 @@ def test_a_swizzle_is_dropped_with_a_warning_that_says_so():
             out = tf.reshard(r, (2 @ m.b, 256 @ m.t), "gmem")
         return out
 
-    with pytest.warns(PlacementWarning, match="staged.s: the swizzle of its shared memory is dropped"):
+    with pytest.warns(PlacementWarning, match="staged.s: the swizzle of its shared memory is dropped") as seen:
         lower(staged, target=H200)
+    assert {warning.filename for warning in seen} == {__file__}

@@ -3,6 +3,8 @@ kernels run on an emulated block, or on the GPU."""
 
 from __future__ import annotations
 
+import linecache
+
 import pytest
 import torch
 
@@ -217,11 +219,15 @@ def test_attention_compiles(name, arch):
 def test_what_the_runtime_chooses_itself_is_said_in_a_warning():
     @prim_func
     def f(q: Tensor[(1, 1, S, 64), "bf16"], y: Tensor[(1, 1, S, 64), "bf16"]):
-        for b, h, i, d, o in T.attention(q, q, q, tile=(64, 64), stages=2):
+        for b, h, i, d, o in T.attention(q, q, q, tile=(64, 64), stages=2, split_kv=2):
             y[b, h, i, d] = o
 
-    with pytest.warns(PlacementWarning, match="the runtime chooses tiles and stages of T.attention itself"):
+    message = r"f: T.attention: tile=\(64, 64\), stages=2 change nothing on CUDA"
+    with pytest.warns(PlacementWarning, match=message) as seen:
         lower(f, target=H200)
+    (warning,) = seen
+    line = linecache.getline(warning.filename, warning.lineno)
+    assert line.strip() == "for b, h, i, d, o in T.attention(q, q, q, tile=(64, 64), stages=2, split_kv=2):"
 
 
 def test_dims_that_no_block_holds_are_refused_by_name():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import linecache
+import warnings
+
 import pytest
 import torch
 
@@ -211,14 +214,25 @@ def test_on_the_gpu(name):
     _check(lambda program: jit(program, target="cuda"), name, "cuda")
 
 
+def line_of(warning: warnings.WarningMessage) -> str:
+    """The text of the line that a warning points at."""
+    return linecache.getline(warning.filename, warning.lineno).strip()
+
+
 def test_what_the_runtime_chooses_itself_is_said_in_a_warning():
     @prim_func
     def f(x: Tensor[(M, 64), "bf16"], w: Tensor[(64, 40), "bf16"], y: Tensor[(M, 40), "bf16"]):
-        for i, j, s in T.contract(x, w, tile=(64, 64, 32), stages=2):
+        for i, j, s in T.contract(x, w, tile=(64, 64, 32), stages=2, split_k=2):
             y[i, j] = s
 
-    with pytest.warns(PlacementWarning, match="the runtime chooses tiles, stages and splits"):
+    message = (
+        r"f: T.contract: tile=\(64, 64, 32\), stages=2, split_k=2 change nothing on CUDA, .* leave it out"
+    )
+    with pytest.warns(PlacementWarning, match=message) as seen:
         lower(f, target=H200)
+    assert [line_of(one) for one in seen] == [
+        "for i, j, s in T.contract(x, w, tile=(64, 64, 32), stages=2, split_k=2):"
+    ]
 
 
 @pytest.mark.slow

@@ -133,6 +133,10 @@ class BodyContext:
         finally:
             self.stmts = outer
 
+    def place_of(self, node: Any) -> tuple[str, int]:
+        """File and line of ``node``."""
+        return self.source.filename, node.lineno
+
     def error(self, node: ast.AST, message: str) -> DslError:
         """An error that points at ``node``."""
         return self.source.error(node, message)

@@ -57,7 +57,7 @@ def _contract(
     persistent: Any = False,
 ) -> TileContraction:
     check_split("split_k", split_k)
-    schedule = TileSchedule(_extents(tile), stages, _pair(cluster), split_k, persistent)
+    schedule = TileSchedule(_extents(tile), stages, _pair(cluster), split_k, persistent, ctx.place_of(node))
     given = rhs if isinstance(rhs, (tuple, list)) else (rhs,)
     rights = tuple(_operand(ctx, node, operand) for operand in given)
     return TileContraction(_operand(ctx, node, lhs), rights, (), (), schedule, ())
@@ -81,7 +81,7 @@ def _attention(
     persistent: Any = False,
 ) -> TileAttention:
     check_split("split_kv", split_kv)
-    schedule = TileSchedule(_extents(tile), stages, (1, 1), split_kv, persistent)
+    schedule = TileSchedule(_extents(tile), stages, (1, 1), split_kv, persistent, ctx.place_of(node))
     query, keys, values = (_operand(ctx, node, operand) for operand in (q, k, v))
     if not isinstance(causal, bool):
         raise TypeError(f"causal= is True or False, got {causal!r}")

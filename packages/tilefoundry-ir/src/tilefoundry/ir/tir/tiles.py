@@ -7,7 +7,7 @@ stores, at the indices of one element. How threads share a tile is not said; a t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
 from tilefoundry.ir.core.expr import Expr, Var
@@ -91,6 +91,7 @@ class TileSchedule:
         cluster: CTAs along rows and columns that share operand tiles.
         split: parts of the summed axis (of the keys) that are computed apart and joined in a fixed order.
         persistent: as many CTAs as the device holds at once, each of which takes tile after tile.
+        place: file and line of the statement that asks, for messages; equal schedules may have different ones.
 
     Raises:
         ValueError: an extent below 1, a tile that is no multiple of 8, more stages or CTAs than any device has.
@@ -101,6 +102,7 @@ class TileSchedule:
     cluster: tuple[int, int] = (1, 1)
     split: int = 1
     persistent: bool = False
+    place: tuple[str, int] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for extent in self.tile or ():

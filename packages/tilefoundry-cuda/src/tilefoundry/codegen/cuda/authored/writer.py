@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -10,7 +9,7 @@ from typing import Any
 
 from tilefoundry.codegen.cpu.views import View, contiguous_strides
 from tilefoundry.codegen.cuda.authored.memory import Hazards
-from tilefoundry.codegen.cuda.authored.refusal import NotFollowed, PlacementWarning
+from tilefoundry.codegen.cuda.authored.refusal import NotFollowed, warn_placement
 from tilefoundry.codegen.cuda.authored.scope import Scope
 from tilefoundry.codegen.cuda.authored.space import MOST_REGISTERS, Held, Space, row_major
 from tilefoundry.codegen.cuda.tiles import Fragment, Part, TileOnly, TileRegisters, TileRotate, TileShared
@@ -196,10 +195,8 @@ class KernelWriter:
     ) -> Held:
         """Fresh shared memory: everything along thread axes, one CTA's part along cta axes."""
         if layout is not None and isinstance(layout.layout, ComposedLayout):
-            warnings.warn(
-                f"{self.name}.{name}: the swizzle of its shared memory is dropped, elements lie in row-major order",
-                PlacementWarning,
-                stacklevel=2,
+            warn_placement(
+                f"{self.name}.{name}: the swizzle of its shared memory is dropped, elements lie in row-major order"
             )
         blocks = self.block_places(layout, scope, len(space.extents))
         extents = tuple(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import replace
-
 from tilefoundry.codegen.cuda.attention_tiles import ATTENTION_THREADS, attention_blocks
 from tilefoundry.codegen.cuda.authored.memory import BARRIER_TYPE
-from tilefoundry.codegen.cuda.authored.refusal import NotFollowed, PlacementWarning
+from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
+from tilefoundry.codegen.cuda.prims.schedules import warn_of_schedule
 from tilefoundry.codegen.cuda.statements import TileAttend
 from tilefoundry.codegen.cuda.tiles import BARRIER
 from tilefoundry.ir.core.expr import Var
@@ -18,7 +16,6 @@ from tilefoundry.ir.tir import (
     PrimFunction,
     Prologue,
     TileAttention,
-    TileSchedule,
     sum_dtype,
     walk_tir,
 )
@@ -45,11 +42,7 @@ def lower_attention(function: PrimFunction) -> PrimFunction:
     """
     (stmt,) = function.body
     assert isinstance(stmt, TileAttention)
-    if replace(stmt.schedule, split=1) != TileSchedule():
-        message = (
-            f"{function.name}: the runtime chooses tiles and stages of T.attention itself; leave them out"
-        )
-        warnings.warn(message, PlacementWarning, stacklevel=2)
+    warn_of_schedule(f"{function.name}: T.attention", stmt.schedule)
     q, k, v = (operand.type for operand in stmt.operands)
     assert isinstance(q, TensorType) and isinstance(k, TensorType) and isinstance(v, TensorType)
     dim, width = (_dim(function.name, name, type_) for name, type_ in (("q", q), ("v", v)))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-
-from tilefoundry.codegen.cuda.authored.refusal import NotFollowed, PlacementWarning
+from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
+from tilefoundry.codegen.cuda.prims.schedules import warn_of_schedule
 from tilefoundry.codegen.cuda.schedule.contraction import product_blocks, product_threads
 from tilefoundry.codegen.cuda.source.products import runs_along_the_first
 from tilefoundry.codegen.cuda.statements import TileMatmul, TileProducts
@@ -19,7 +18,6 @@ from tilefoundry.ir.tir import (
     PrimFunction,
     Prologue,
     TileContraction,
-    TileSchedule,
     TirStmt,
     walk_tir,
 )
@@ -55,9 +53,7 @@ def lower_product(function: PrimFunction) -> PrimFunction:
     """
     (stmt,) = function.body
     assert isinstance(stmt, TileContraction)
-    if stmt.schedule != TileSchedule():
-        message = f"{function.name}: the runtime chooses tiles, stages and splits of T.contract itself; leave them out"
-        warnings.warn(message, PlacementWarning, stacklevel=2)
+    warn_of_schedule(f"{function.name}: T.contract", stmt.schedule, "split_k")
     if len(stmt.rhs) > MOST_RIGHT:
         raise NotFollowed(
             f"{function.name}: T.contract shares one pass among {len(stmt.rhs)} right operands; at most {MOST_RIGHT} "
