@@ -105,6 +105,8 @@ class CPU(TorchStorage):
 
     def is_pinned(self) -> bool:
         """Whether the memory is page-locked."""
+        if self._pages is not None:
+            return False
         if self._pinned_flat is not self._flat:
             # Asking the driver takes longer than a small copy, so the answer is kept with the storage.
             self._pinned_flat, self._pinned = self._flat, self._flat.numel() > 0 and self._flat.is_pinned()
@@ -124,7 +126,7 @@ class CPU(TorchStorage):
     def store_bytes(self, offset: int, data: memoryview) -> None:
         self._view()[offset : offset + len(data)] = data
 
-    def host_address(self) -> int | None:
+    def host_address(self) -> int:
         pages = self._pages
         return self._flat.data_ptr() if pages is None else pages.address
 

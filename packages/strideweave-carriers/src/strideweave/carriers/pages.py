@@ -67,10 +67,10 @@ class Pages:
     __slots__ = ("_block", "_lent", "address", "room")
 
     def __init__(self, nbytes: int) -> None:
-        if seam.hook is not None:
-            seam.enter("allocate")
         # First, for the end of one that could not be made.
         self._lent = True
+        if seam.hook is not None:
+            seam.enter("allocate")
         self._block = block = _take(nbytes)
         self.address = block.address
         self.room = block.room

@@ -175,7 +175,7 @@ class TorchStorage(Carrier):
         self._set_flat(self._allocate(n, self._dtype, True))
 
     def shares_storage(self, other: Carrier) -> bool:
-        if not isinstance(other, TorchStorage):
+        if not isinstance(other, TorchStorage) or self._pages is not None or other._pages is not None:
             return super().shares_storage(other)
         if self._flat.device != other._flat.device or not self._flat.numel() or not other._flat.numel():
             return False

@@ -124,7 +124,10 @@ class HostStraight:
         self, tensor: Tensor, source: CPU, target: CPU, at: int, nbytes: int, finished: Result
     ) -> Tensor | None:
         """See ``Straight.perform``."""
-        origin, goal, size = source._flat.data_ptr(), target._flat.data_ptr(), source._dtype.itemsize
+        # Not ``host_address``: two calls less.
+        pages, room, size = source._pages, target._pages, source._dtype.itemsize
+        origin = source._flat.data_ptr() if pages is None else pages.address
+        goal = target._flat.data_ptr() if room is None else room.address
         if goal < origin + source._count * size and origin < goal + target._count * size:
             return None
         if seam.hook is not None:
@@ -146,17 +149,16 @@ class HostStraight:
         flight: Flight,
     ) -> bool:
         """See ``Straight.submit``: the pool copies, or the thread that waits where the pool has not come to it."""
-        origin, goal, size = source._flat.data_ptr(), target._flat.data_ptr(), source._dtype.itemsize
-        if goal < origin + source._count * size and origin < goal + target._count * size:
+        if target.shares_storage(source):
             return False
+        origin, goal = source.host_address() + at, target.host_address()
         seam.enter("submit")
         flight.tensor = finished(tensor, target) if tensor._differentiable else made(target, tensor._layout)
-        flight.keep = target._flat, source._flat
         if nbytes > parallel.ALONE:
             runs = (Run(at, 0, nbytes),)
             job = pool.pool().post(lambda: copy_runs(source, target, runs), flight.ended)
         else:
-            job = pool.pool().post(lambda: _copy(goal, origin + at, nbytes), flight.ended)
+            job = pool.pool().post(lambda: _copy(goal, origin, nbytes), flight.ended)
         flight.assist(job)
         return True
 
