@@ -19,7 +19,8 @@ def _no_driver(reference: object) -> int:
 @cache
 def _exchange() -> Callable[[object], int]:
     try:
-        return ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode
+        # Keeping the interpreter lock: it returns at once, and taking the lock again may mean waiting for it.
+        return ctypes.PyDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode
     except (OSError, AttributeError):
         return _no_driver
 
