@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tilefoundry.codegen.cpu.nest import ARRANGE, MEMORY_OPS, Nest
+from tilefoundry.codegen.cpu.nest import ARRANGE, MEMORY_OPS, Nest, is_matmul
 from tilefoundry.codegen.cpu.schedule.plan import sample
 from tilefoundry.codegen.cpu.schedule.whole import WHOLE_OPS
+from tilefoundry.codegen.cuda.schedule import prologue_refusal
 from tilefoundry.codegen.cuda.schedule.whole import CUDA_WHOLE_OPS
 from tilefoundry.codegen.cuda.spreads import flattened
 from tilefoundry.codegen.launch_paths import launch_records
@@ -133,7 +134,7 @@ def _facts(entry: Function | Variant, kind: str, own: frozenset[str]) -> Iterato
         reads = sum((_bytes(arg.type) for arg in call.args), start=0)
         flops = sum((_flops(b) for b in binds), start=0)
         balance = (_PRODUCTS_PER_BYTE if "matmul" in ops else _SCALAR_PER_BYTE)[kind]
-        unfused = tuple(_unfused(function, bind, calls, own))
+        unfused = tuple(_unfused(function, bind, calls, own, kind))
         scopes = call.callee.stmts() if isinstance(call.callee, Function) else ()
         meshes = tuple(s.mesh for s in scopes if isinstance(s, MeshScope))
         yield KernelFacts(call.callee.name, ops, reads, _bytes(call.type), flops, unfused, balance, meshes)
@@ -203,7 +204,7 @@ def _flops(bind: Bind) -> Dim:
 
 
 def _unfused(
-    entry: Function, bind: Bind, calls: list[Bind], own: frozenset[str]
+    entry: Function, bind: Bind, calls: list[Bind], own: frozenset[str], kind: str
 ) -> Iterator[tuple[str, str]]:
     given = _aliases(entry, bind.target.name)
     for other in calls:
@@ -211,7 +212,10 @@ def _unfused(
             continue
         above, below = bind.value.callee, other.value.callee  # type: ignore[union-attr]  # FunctionCalls
         apart = {above.name, below.name} <= own
-        yield below.name, "the program has them as kernels of their own" if apart else _reason(above, below)
+        yield (
+            below.name,
+            "the program has them as kernels of their own" if apart else _reason(above, below, kind),
+        )
 
 
 def _aliases(entry: Function, name: str) -> set[str]:
@@ -228,7 +232,7 @@ def _aliases(entry: Function, name: str) -> set[str]:
 _WHOLE = frozenset(WHOLE_OPS) | frozenset(CUDA_WHOLE_OPS)
 
 
-def _reason(above: Function | PrimFunction, below: Function | PrimFunction) -> str:
+def _reason(above: Function | PrimFunction, below: Function | PrimFunction, kind: str) -> str:
     if isinstance(above, PrimFunction) or isinstance(below, PrimFunction):
         return "its statements are a kernel as they stand"
     upper, lower = _computed(above), _computed(below)
@@ -242,6 +246,8 @@ def _reason(above: Function | PrimFunction, below: Function | PrimFunction) -> s
     reader = next(
         (b.value.op.name for b in lower if isinstance(b.value, Call) and b.value.op.name in MEMORY_OPS), None
     )
+    if reader == "matmul":
+        return _product_reason(upper, lower, kind)
     if reader:
         return f"tf.{reader} reads its operands from memory"
     one, two = Nest.of(upper, grow=True), Nest.of(lower, grow=True)
@@ -249,8 +255,6 @@ def _reason(above: Function | PrimFunction, below: Function | PrimFunction) -> s
         return "its ops share no loop nest"
     if one.matmul is not None and two.reduced:
         return "rows of a product are computed by several workers, and the reader needs whole ones"
-    if one.matmul is not None and two.matmul is not None:
-        return "each product is a kernel of its own"
     if (
         one.reduced
         and two.reduced
@@ -258,6 +262,25 @@ def _reason(above: Function | PrimFunction, below: Function | PrimFunction) -> s
     ):
         return "they reduce different axes"
     return "its loops do not cover the same extents, or a third kernel lies between"
+
+
+_REFUSALS: dict[str, Callable[[Nest], str | None]] = {
+    "cpu": lambda nest: "tf.matmul reads its operands from memory",
+    "cuda": prologue_refusal,
+}
+
+
+def _product_reason(upper: list[Bind], lower: list[Bind], kind: str) -> str:
+    """Why the product in ``lower`` does not compute what it reads of ``upper``."""
+    if any(map(is_matmul, upper)):
+        return "each product is a kernel of its own"
+    nest, made = Nest.of([*upper, *lower], grow=True), {bind.target.name for bind in upper}
+    if nest is None and any(bind.value.op.name == "reduce" for bind in upper):  # type: ignore[union-attr]  # Calls
+        return "a product computes elementwise what it reads, and these rows are joined first"
+    chains = () if nest is None else tuple(p for p in nest.prologues if made & set(p[1].table))
+    if nest is None or not chains:
+        return "the product does not read it element by element as it is computed"
+    return _REFUSALS[kind](replace(nest, prologues=chains)) or "others read it as well"
 
 
 def dims_of(explanation: Explanation) -> tuple[str, ...]:

@@ -7,6 +7,7 @@
 
 #include <tilefoundry/runtime/cuda/ops/matmul.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_few_rows.cuh>
+#include <tilefoundry/runtime/cuda/ops/matmul_packs.cuh>
 
 namespace tilefoundry {
 namespace ops {
@@ -193,24 +194,33 @@ __device__ constexpr auto select_group_tier() {
   }
 }
 
-template <class A, class All, int Threads, int FewRows>
+template <class A, class B, int Threads, int N, int FewRows, int Columns>
+__device__ constexpr auto tier_of_group() {
+  if constexpr (N == 1 && FewRows >= 1 && FewRows <= 8 && (is_packed<A> || is_packed<B>)) {
+    return select_pack_tier<A, B, Threads, FewRows, Columns>();
+  } else {
+    return select_group_tier<typename element_of<A>::type, typename element_of<B>::type, Threads, N, FewRows>();
+  }
+}
+
+template <class A, class All, int Threads, int FewRows, int Columns>
 struct group_tier;
-template <class A, class B, class... Others, int Threads, int FewRows>
-struct group_tier<A, RightOperands<B, Others...>, Threads, FewRows> {
-  using left = typename element_of<A>::type;
+template <class A, class B, class... Others, int Threads, int FewRows, int Columns>
+struct group_tier<A, RightOperands<B, Others...>, Threads, FewRows, Columns> {
   using right = typename element_of<B>::type;
   static_assert((stdx::is_same_v<right, typename element_of<Others>::type> && ...),
                 "ops::matmul: right operands that share a pass have one element type");
-  using type = decltype(select_group_tier<left, right, Threads, 1 + int(sizeof...(Others)), FewRows>());
+  using type = decltype(tier_of_group<A, B, Threads, 1 + int(sizeof...(Others)), FewRows, Columns>());
 };
 
 }  // namespace matmul_impl
 
 /// Shared memory that `matmul` with the right operands `All` needs in a block of `Threads`, aligned to 16 bytes; at most
-/// 48 KiB. `Rows`: of the result where they are static, else 0. A constant, the same in every thread.
-template <class A, class All, int Threads, int Rows>
+/// 48 KiB. `Rows`, `Columns`: of the result where they are static, else 0. A constant, the same in every thread.
+template <class A, class All, int Threads, int Rows, int Columns = 0>
 __device__ constexpr int group_workspace_bytes() {
-  return matmul_impl::group_tier<A, stdx::remove_cv_t<All>, Threads, Rows>::type::bytes;
+  using matmul_impl::group_tier;
+  return group_tier<stdx::remove_cv_t<A>, stdx::remove_cv_t<All>, Threads, Rows, Columns>::type::bytes;
 }
 
 /// For every element of the result the sums over k of a(m, k) b(k, n) of all right operands b, which share one pass over
@@ -225,7 +235,8 @@ __device__ void matmul(A const& a, RightOperands<B...> const& b, Place& place, v
                        Epilogue const& epilogue) {
   constexpr int threads = matmul_impl::static_threads<Place>();
   constexpr int rows = matmul_impl::static_rows<matmul_impl::view_t<Place>>();
-  using Tier = typename matmul_impl::group_tier<A, RightOperands<B...>, threads, rows>::type;
+  constexpr int columns = matmul_impl::static_columns<matmul_impl::view_t<Place>>();
+  using Tier = typename matmul_impl::group_tier<A, RightOperands<B...>, threads, rows, columns>::type;
   Tier::run(a, b, place, workspace, epilogue);
 }
 

@@ -22,6 +22,25 @@ __device__ ComputedOperand<T, LastFastest, Function> computed(int first, int sec
   return {function, {first, second}};
 }
 
+/// As `ComputedOperand`, read in packs: `function(cute::Int<V>{}, batch, first, second)` reads what `V` neighbours along the
+/// fastest index are computed from, and gives a function of the position inside the pack, which computes one of them in
+/// T's compute type. V: `Width`, a smaller power of two, or 1. Packs of more than one element start at multiples of their
+/// size, and only where `wide` says that memory allows them.
+template <class T, bool LastFastest, int Width, class Function>
+struct PackedOperand {
+  using value_type = T;
+  Function function;
+  int extents[2];
+  bool wide;
+};
+
+/// `PackedOperand` of a function that is copied; any thread.
+template <class T, bool LastFastest, int Width, class Function>
+__device__ PackedOperand<T, LastFastest, Width, Function> computed_packs(int first, int second, bool wide,
+                                                                         Function const& function) {
+  return {function, {first, second}, wide};
+}
+
 /// Right operands of equal extents and element type, each a gmem tensor or computed.
 template <class... B>
 struct RightOperands {
@@ -53,6 +72,11 @@ struct element_of<ComputedOperand<T, LastFastest, Function>> {
   using type = T;
 };
 
+template <class T, bool LastFastest, int Width, class Function>
+struct element_of<PackedOperand<T, LastFastest, Width, Function>> {
+  using type = T;
+};
+
 /// A computed operand seen as rows by k, as `Operand` sees memory.
 template <class T, bool RowFirst, bool LastFastest, class Function>
 struct ComputedRows {
@@ -66,6 +90,26 @@ struct ComputedRows {
   __device__ bool allows_pieces() const { return false; }
 };
 
+/// A packed operand seen as rows by k.
+template <class T, bool RowFirst, bool LastFastest, int Width, class Function>
+struct PackedRows {
+  using value_type = T;
+  static constexpr bool in_memory = false;
+  static constexpr int width = Width;
+  static constexpr bool k_contiguous = RowFirst == LastFastest, row_contiguous = !k_contiguous;
+  Function const& function;
+  int batch, rows, k;
+  bool wide;
+
+  /// A function of the position among the V elements from (row, kk).
+  template <int V>
+  __device__ auto elements(int row, int kk) const {
+    return function(cute::Int<V>{}, batch, RowFirst ? row : kk, RowFirst ? kk : row);
+  }
+  __device__ T load(int row, int kk) const { return convert<T>(elements<1>(row, kk)(0)); }
+  __device__ bool allows_pieces() const { return wide; }
+};
+
 /// Rows and k of matrix `batch` of an operand, in memory or computed.
 template <int Row, int K, class View>
 struct Rows {
@@ -77,9 +121,48 @@ struct Rows<Row, K, ComputedOperand<T, LastFastest, Function>> {
     return ComputedRows<T, Row == 0, LastFastest, Function>{x.function, batch, x.extents[Row], x.extents[K]};
   }
 };
+template <int Row, int K, class T, bool LastFastest, int Width, class Function>
+struct Rows<Row, K, PackedOperand<T, LastFastest, Width, Function>> {
+  static __device__ auto of(PackedOperand<T, LastFastest, Width, Function> const& x, int batch) {
+    return PackedRows<T, Row == 0, LastFastest, Width, Function>{x.function, batch, x.extents[Row], x.extents[K], x.wide};
+  }
+};
 template <int Row, int K, class View>
 __device__ auto rows_of(View const& view, int batch) {
   return Rows<Row, K, View>::of(view, batch);
+}
+
+/// Elements of an operand that move together; 1 for computed ones that say nothing.
+template <class Op, class = void>
+inline constexpr int packs_of = Op::in_memory && (Op::k_contiguous || Op::row_contiguous)
+                                    ? 16 / int(sizeof(typename Op::value_type))
+                                    : 1;
+template <class Op>
+inline constexpr int packs_of<Op, stdx::void_t<decltype(Op::width)>> = Op::width;
+
+/// A function of the position among the `V` elements from (row, k) along the contiguous direction, in the compute type;
+/// what it needs from memory is read now.
+template <int V, class Op>
+__device__ auto elements_of(Op const& op, int row, int k) {
+  if constexpr (Op::in_memory) {
+    using T = typename Op::value_type;
+    const core::Pack<T, V> pack = *reinterpret_cast<core::Pack<T, V> const*>(op.at(row, k));
+    return [pack](int i) { return widen(pack.value[i]); };
+  } else {
+    return op.template elements<V>(row, k);
+  }
+}
+
+/// Whether packs of V elements may be read at multiples of V.
+template <int V, class Op>
+__device__ bool allows_packs(Op const& op) {
+  if constexpr (Op::in_memory) {
+    constexpr int bytes = V * int(sizeof(typename Op::value_type));
+    const long long step = Op::k_contiguous ? static_cast<long long>(op.row_stride) : static_cast<long long>(op.k_stride);
+    return core::is_aligned<(bytes < 16 ? bytes : 16)>(op.data) && (step % V == 0 || (Op::k_contiguous && op.rows == 1));
+  } else {
+    return op.allows_pieces();
+  }
 }
 
 /// `f(operand, number)` for every right operand; the number is a type.

@@ -104,6 +104,13 @@ __device__ inline void cp_async_piece(void* smem, void const* gmem, int bytes) {
 #endif
 }
 
+/// Whether an operand is computed in packs of at least eight elements that follow k or, else, the rows.
+template <bool AlongK, class Op, class = void>
+inline constexpr bool computes_pieces = false;
+template <bool AlongK, class Op>
+inline constexpr bool computes_pieces<AlongK, Op, stdx::void_t<decltype(Op::width)>> =
+    Op::width >= 8 && Op::k_contiguous == AlongK;
+
 /// Stage `Outer` rows by `K` of `op` from (row0, k0) as pieces of 8 elements of the 16-bit type S; outside the
 /// operand it is zero. Pieces follow k (`KMajor`) or the rows; `address(line, piece)` says where they go.
 /// Asynchronous where `pieces` allows and no conversion is needed: commit and wait as for `copy_async`.
@@ -126,6 +133,15 @@ __device__ void stage_tile(Op const& op, int row0, int k0, bool pieces, Address 
       }
     }
     core::Pack<S, 8> pack;
+    if constexpr (computes_pieces<KMajor, Op>) {
+      if (pieces && valid == 8) {
+        auto const element = op.template elements<8>(row, k);
+        CUTE_UNROLL
+        for (int i = 0; i < 8; ++i) pack.value[i] = convert<S>(element(i));
+        *reinterpret_cast<core::Pack<S, 8>*>(to) = pack;
+        continue;
+      }
+    }
     CUTE_UNROLL
     for (int i = 0; i < 8; ++i)
       pack.value[i] = i < valid ? convert<S>(op.load(row + (KMajor ? 0 : i), k + (KMajor ? i : 0))) : convert<S>(0.0f);

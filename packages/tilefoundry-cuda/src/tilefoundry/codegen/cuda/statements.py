@@ -24,7 +24,7 @@ from tilefoundry.codegen.cuda.tiles import (
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
 from tilefoundry.ir.tir import BufferView, Operand, Store, TileAttention, TirStmt, walk_tir
-from tilefoundry.ir.types import Dim, DimVar
+from tilefoundry.ir.types import Dim, DimVar, TensorType
 
 __all__ = [
     "PIECE",
@@ -32,6 +32,7 @@ __all__ = [
     "Combine",
     "EarlyStart",
     "Pack",
+    "PackedOperand",
     "Packs",
     "RegisterArray",
     "TileAttend",
@@ -210,6 +211,38 @@ class TileMatmul:
 
 
 @dataclass(frozen=True, slots=True)
+class PackedOperand:
+    """An operand of a product that is computed while it is read, neighbours along ``axis`` together.
+
+    Attributes:
+        type: its extents and the dtype that it is declared with.
+        batch: name of the number of the product's matrix.
+        other: name of the index along the axis that packs do not follow.
+        first: name of the index of a pack's first element; ``element`` is ``first + slot``.
+        axis: 0 where packs follow the first index of an element of a matrix, 1 for the second.
+        head: statements before those for the elements.
+        loads: packs that are read before ``body``.
+        body: statements for one element, whose value is ``value``.
+        width: elements of a pack where ``packs`` and ``multiples`` allow, as in ``WidePath``.
+    """
+
+    type: TensorType
+    batch: Var
+    other: Var
+    first: Var
+    slot: Var
+    element: Var
+    axis: int
+    head: tuple[TirStmt, ...]
+    loads: tuple[Pack, ...]
+    body: tuple[TirStmt, ...]
+    value: Expr
+    width: int
+    packs: tuple[tuple[Var, Dim], ...]
+    multiples: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TileProducts:
     """One ``ops::matmul`` of products that share their left operand, or whose operands are computed while read.
 
@@ -224,8 +257,8 @@ class TileProducts:
         threads: of the block.
     """
 
-    lhs: Operand
-    rhs: tuple[Operand, ...]
+    lhs: Operand | PackedOperand
+    rhs: tuple[Operand | PackedOperand, ...]
     batches: tuple[Dim, ...]
     rows: Dim
     columns: Dim

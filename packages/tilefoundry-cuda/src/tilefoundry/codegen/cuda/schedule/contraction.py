@@ -18,7 +18,14 @@ from tilefoundry.ir.tir import BufferView, TirStmt
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, ceildiv, scalar
 from tilefoundry.ir.types.dim import product
 
-__all__ = ["contraction_instances", "product_blocks", "product_threads", "schedule_contraction"]
+__all__ = [
+    "contraction_instances",
+    "memory_operand",
+    "product_blocks",
+    "product_threads",
+    "schedule_contraction",
+    "warps_per_column",
+]
 
 _TILE = 64
 """Rows and columns of the smallest tile that a block takes; it decides how many blocks there are at most."""
@@ -65,7 +72,7 @@ def _product(plan: Plan) -> tuple[BufferView, BufferView, tuple[Dim, ...]]:
     call = plan.call(root)
     assert isinstance(call.type, TensorType)
     shape = call.type.shape
-    lhs, rhs = (_operand(plan.views[arg.name], len(shape)) for arg in call.args)  # type: ignore[union-attr]  # matmul takes tensors
+    lhs, rhs = (memory_operand(plan.views[arg.name], len(shape)) for arg in call.args)  # type: ignore[union-attr]  # matmul takes tensors
     return lhs, rhs, shape
 
 
@@ -87,7 +94,7 @@ def _per_warp(columns: Dim) -> int:
     return 4 if isinstance(columns, int) and columns >= 8192 else 1 if isinstance(columns, int) else 2
 
 
-def _warps_per_column(columns: Dim, warps: int) -> int:
+def warps_per_column(columns: Dim, warps: int) -> int:
     """Warps that share a column, so that every multiprocessor has work; the runtime's rule."""
     count = 1
     while isinstance(columns, int) and 2 * count <= warps and columns * 2 * count <= _STREAMING_WARPS:
@@ -100,11 +107,11 @@ def product_blocks(lhs: BufferView, rhs: BufferView, shape: tuple[Dim, ...], thr
     *batches, rows, columns = shape
     if _streams(lhs, rhs):
         runs = product([*batches, ceildiv(columns, _per_warp(columns))])
-        return ceildiv(product((runs, _warps_per_column(columns, threads // 32))), threads // 32)
+        return ceildiv(product((runs, warps_per_column(columns, threads // 32))), threads // 32)
     return product([*batches, ceildiv(rows, _TILE), ceildiv(columns, _TILE)])
 
 
-def _operand(view: View, rank: int) -> BufferView:
+def memory_operand(view: View, rank: int) -> BufferView:
     """An operand with as many axes as the result; missing and extent-1 batch axes repeat."""
     lead = rank - len(view.shape)
     shape: tuple[Dim, ...] = (*(1,) * lead, *view.shape)

@@ -17,8 +17,10 @@ from tilefoundry.codegen.cpu.schedule.rows import row_is_contiguous
 from tilefoundry.codegen.cpu.schedule.whole import WHOLE_OPS
 from tilefoundry.codegen.cuda.open_scopes import open_scope, without_scope
 from tilefoundry.codegen.cuda.schedule.columns import column_instances, schedule_columns
+from tilefoundry.codegen.cuda.schedule.computed import computed_instances, schedule_computed
 from tilefoundry.codegen.cuda.schedule.contraction import contraction_instances, schedule_contraction
 from tilefoundry.codegen.cuda.schedule.instances import Instances, Placement
+from tilefoundry.codegen.cuda.schedule.prologues import prologue_refusal
 from tilefoundry.codegen.cuda.schedule.row_shapes import row_shape
 from tilefoundry.codegen.cuda.schedule.rows import schedule_rows
 from tilefoundry.codegen.cuda.schedule.whole import CUDA_WHOLE_OPS, schedule_whole, whole_instances
@@ -37,7 +39,7 @@ def instances_for(spec: KernelSpec) -> Instances:
         return whole_instances(spec)
     plan, _ = nest_of(spec)
     if plan.nest.matmul is not None:
-        return contraction_instances(plan)
+        return computed_instances(plan) if plan.nest.prologues else contraction_instances(plan)
     return column_instances(plan) if _joins_columns(plan) else row_shape(plan).instances
 
 
@@ -77,8 +79,9 @@ def rows_of(spec: KernelSpec) -> Plan | None:
 
 
 def accepts(nest: Nest) -> bool:
-    """Whether a group can be one kernel: rows of a product are spread over blocks, so they are not joined in it."""
-    return not nest.prologues and (nest.matmul is None or not nest.reduced)
+    """Whether a group is to be one kernel: rows of a product are spread over blocks, so they are not joined in it, and
+    its operands are computed only where that pays."""
+    return (nest.matmul is None or not nest.reduced) and prologue_refusal(nest) is None
 
 
 def _is_whole(spec: KernelSpec) -> bool:
@@ -102,6 +105,8 @@ def _nest(spec: KernelSpec, names: Names, placement: Placement) -> tuple[TirStmt
 
 
 def _scheduled(plan: Plan, names: Names, faults: dict[str, Var], placement: Placement) -> tuple[TirStmt, ...]:
+    if plan.nest.prologues:
+        return schedule_computed(plan, names, faults, placement)
     if plan.nest.matmul is not None:
         return schedule_contraction(plan, names, faults, placement)
     if _joins_columns(plan):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tilefoundry.codegen.cuda.statements import (
     EarlyStart,
     Pack,
+    PackedOperand,
     Packs,
     TileMatmul,
     TileProducts,
@@ -14,7 +15,7 @@ from tilefoundry.codegen.cuda.statements import (
     inner_statements,
 )
 from tilefoundry.codegen.cuda.tiles import Part, TileCopy, TileSync, dtype_of
-from tilefoundry.ir.tir import MeshScope, PrimFunction, Store, TirStmt
+from tilefoundry.ir.tir import MeshScope, Operand, PrimFunction, Store, TirStmt
 from tilefoundry.ir.types import Dim, TensorType
 from tilefoundry.ir.types.dim import product
 
@@ -41,7 +42,7 @@ def overlaps(function: PrimFunction) -> bool:
         return False
     if any(isinstance(stmt, EarlyStart) for stmt in stmts):
         return True
-    streams = any(isinstance(stmt, TileMatmul) and _has_few_rows(stmt) for stmt in stmts)
+    streams = any(isinstance(stmt, (TileMatmul, TileProducts)) and _has_few_rows(stmt) for stmt in stmts)
     return moved_bytes(function) <= (_MOST_STREAMED_BYTES if streams else _MOST_BYTES)
 
 
@@ -72,7 +73,7 @@ def _own_bytes(stmt: TirStmt) -> int:
 
 
 def _product_bytes(stmt: TileMatmul | TileProducts) -> int:
-    """Operands that are computed read what only they know, and count as if they lay in memory."""
+    """Operands that are computed count as if they lay in memory; of packs, those that differ with every element do."""
     if isinstance(stmt, TileProducts):
         operands, stores = (
             (stmt.lhs, *stmt.rhs),
@@ -81,9 +82,16 @@ def _product_bytes(stmt: TileMatmul | TileProducts) -> int:
         stored = sum(dtype_of(store.buffer).itemsize for store in stores)
     else:
         operands, stored = (stmt.lhs, stmt.rhs), sum(map(_item_bytes, stmt.stores))
-    types = [operand.type for operand in operands if isinstance(operand.type, TensorType)]
     result = _static((*stmt.batches, stmt.rows, stmt.columns)) * stored
-    return sum(_static(kind.shape) * kind.dtype.itemsize for kind in types) + result
+    return sum(map(_operand_bytes, operands)) + result
+
+
+def _operand_bytes(operand: Operand | PackedOperand) -> int:
+    assert isinstance(operand.type, TensorType)
+    size = _static(operand.type.shape)
+    if isinstance(operand, PackedOperand):
+        return size * sum(_item_bytes(pack) for pack in operand.loads if pack.once)
+    return size * operand.type.dtype.itemsize
 
 
 def _part_bytes(part: Part) -> int:
@@ -94,7 +102,7 @@ def _item_bytes(pack: Pack) -> int:
     return dtype_of(pack.name).itemsize
 
 
-def _has_few_rows(stmt: TileMatmul) -> bool:
+def _has_few_rows(stmt: TileMatmul | TileProducts) -> bool:
     return isinstance(stmt.rows, int) and stmt.rows <= _FEW_ROWS
 
 

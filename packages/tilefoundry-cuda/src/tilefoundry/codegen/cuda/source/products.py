@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from tilefoundry.codegen.cpu.emit.scalars import dtype_name
 from tilefoundry.codegen.cuda.source.matmul import extent_text, operand_text
-from tilefoundry.codegen.cuda.statements import TileProducts
+from tilefoundry.codegen.cuda.statements import PackedOperand, TileProducts
 from tilefoundry.ir.core.expr import Expr
-from tilefoundry.ir.tir import Apply, BufferView, Load, Operand, Prologue
+from tilefoundry.ir.tir import Apply, BufferView, Load, Operand, Prologue, compute_dtype
 from tilefoundry.ir.types import Dim, DimVar, TensorType
 from tilefoundry.ir.types.dim import DimExpr, product
 
@@ -34,8 +34,8 @@ def write_products(to: DeviceEmitter, stmt: TileProducts) -> None:
     steps = ", ".join(["cute::_0{}"] * len(modes))
     layout = f"cute::make_layout(cute::make_shape({', '.join(modes)}), cute::make_stride({steps}))"
     out.line(f"auto place_ = as_gmem(static_cast<char*>(nullptr), {layout});")
-    rows = stmt.rows if isinstance(stmt.rows, int) else 0
-    sizes = f"decltype(a_), decltype(right_), {stmt.threads}, {rows}"
+    rows, columns = (dim if isinstance(dim, int) else 0 for dim in (stmt.rows, stmt.columns))
+    sizes = f"decltype(a_), decltype(right_), {stmt.threads}, {rows}, {columns}"
     out.line(f"constexpr int bytes_ = ops::group_workspace_bytes<{sizes}>();")
     out.line("alignas(16) __shared__ unsigned char workspace_[bytes_];")
     with out.block("auto const store_ = [&](int matrix_, int row_, int column_, auto const& sums_) {", "};"):
@@ -51,8 +51,15 @@ def write_products(to: DeviceEmitter, stmt: TileProducts) -> None:
 
 
 def _write_operand(
-    to: DeviceEmitter, name: str, operand: Operand, stmt: TileProducts, extents: tuple[Dim, Dim]
+    to: DeviceEmitter,
+    name: str,
+    operand: Operand | PackedOperand,
+    stmt: TileProducts,
+    extents: tuple[Dim, Dim],
 ) -> None:
+    if isinstance(operand, PackedOperand):
+        _write_packed(to, name, operand, extents)
+        return
     if isinstance(operand, BufferView):
         to.out.line(f"auto {name} = {operand_text(to, operand, stmt.batches)};")
         return
@@ -65,6 +72,32 @@ def _write_operand(
     last = "false" if runs_along_the_first(operand) else "true"
     sizes = ", ".join(f"int({to.dim(dim)})" for dim in extents)
     to.out.line(f"auto {name} = ops::computed<{kind}, {last}>({sizes}, {name}at_);")
+
+
+def _write_packed(to: DeviceEmitter, name: str, operand: PackedOperand, extents: tuple[Dim, Dim]) -> None:
+    """What a pack is computed from is read by the outer function, each of its elements computed by the inner one."""
+    out, kind = to.out, dtype_name(compute_dtype(operand.type.dtype))
+    head = f"auto const {name}at_ = [&](auto width_, [[maybe_unused]] int batch_, int first_, int second_) {{"
+    with out.block(head, "};"):
+        out.line("[[maybe_unused]] constexpr int V_ = decltype(width_)::value;")
+        places = ("second_", "first_") if operand.axis == 0 else ("first_", "second_")
+        given = zip((operand.batch, operand.other, operand.first), ("batch_", *places), strict=True)
+        for index, text in given:
+            out.line(f"[[maybe_unused]] const index_t {to.name(index)} = {text};")
+        to.stmts(operand.head)
+        to.declare_packs(operand.loads, load=True)
+        slot = to.name(operand.slot)
+        with out.block(f"return [=]([[maybe_unused]] int {slot}) {{", "};"):
+            element = f"{to.name(operand.first)} + {slot}"
+            out.line(f"[[maybe_unused]] const index_t {to.name(operand.element)} = {element};")
+            to.stmts(operand.body)
+            out.line(f"return {kind}({to.expr(operand.value)});")
+    checks = [to.aligned(buffer, offset, operand.width) for buffer, offset in operand.packs]
+    checks += [f"({to.dim(dim)}) % {operand.width} == 0" for dim in operand.multiples]
+    wide = " && ".join(checks) if operand.width > 1 else ""
+    sizes = ", ".join(f"int({to.dim(dim)})" for dim in extents)
+    kinds = f"{dtype_name(operand.type.dtype)}, {'true' if operand.axis == 1 else 'false'}, {operand.width}"
+    out.line(f"auto {name} = ops::computed_packs<{kinds}>({sizes}, {wide or 'true'}, {name}at_);")
 
 
 def _places(to: DeviceEmitter, operand: Prologue, batches: tuple[Dim, ...]) -> list[tuple[Any, str]]:

@@ -49,6 +49,7 @@ from tilefoundry.ir.types import DType, TensorType
 __all__ = ["DeviceEmitter"]
 
 _FIXED = {"pack_width_": "V_", "pack_piece_": "piece_"}
+_ACCESS_BYTES = 16
 _FAST = re.compile(r"ops::((?:exp|sigmoid|silu|gelu_tanh)_op)\{\}")
 
 
@@ -149,7 +150,7 @@ class DeviceEmitter(StatementEmitter):
 
     def aligned(self, buffer: Var, offset: Any, width: int) -> str:
         """Whether packs of ``width`` elements may start at an offset of a buffer."""
-        size = _dtype(buffer).itemsize * width
+        size = min(_dtype(buffer).itemsize * width, _ACCESS_BYTES)
         place = self.name(buffer) + (f" + {self.dim(offset)}" if offset != 0 else "")
         return f"detail::is_aligned<{size}>({place})"
 

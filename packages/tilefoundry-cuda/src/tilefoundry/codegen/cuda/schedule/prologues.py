@@ -1,0 +1,185 @@
+"""Operands of a product that are computed while they are read: when that pays, and what is written for them."""
+
+from __future__ import annotations
+
+from tilefoundry.codegen.cpu.nest import Nest
+from tilefoundry.codegen.cpu.schedule.phases import coordinates
+from tilefoundry.codegen.cpu.schedule.plan import Access, Loop, Plan, sample
+from tilefoundry.codegen.cpu.schedule.scope import Scope, index_var
+from tilefoundry.codegen.cuda.schedule.packs import PackScope, PackTable
+from tilefoundry.codegen.cuda.statements import PackedOperand
+from tilefoundry.ir.core.expr import Call, Expr, Var
+from tilefoundry.ir.passes import Names
+from tilefoundry.ir.tir import SCALAR_OPS, Apply, compute_dtype
+from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, scalar
+from tilefoundry.ir.types.dim import product
+
+__all__ = ["FEW_ROWS", "packed_operand", "prologue_refusal"]
+
+FEW_ROWS = 8
+"""So few rows read every right element once for all of them."""
+
+_TILE = 64
+"""Rows of the smallest tile, for which a right element is computed once."""
+
+_AGAIN = 32
+"""Scalar operations per element of k, over all rows, that every few columns may repeat while weights arrive."""
+
+_HELD = 32
+"""Elements of a pack times rows, at most: sums, or left elements, that a thread holds."""
+
+_ACCESS_BYTES = 16
+_STAGED = 8
+"""Elements that go to shared memory together."""
+
+_NARROW = (DType.bool_, DType.i8, DType.u8, DType.fp8e4m3, DType.fp8e5m2, DType.f4e2m1)
+"""Types whose every value is one of the 16-bit floats too."""
+
+
+def prologue_refusal(nest: Nest) -> str | None:
+    """Why a product had better read from memory an operand that it could compute; None where computing pays.
+
+    Right operands are taken where rows are so few that weights are read once for all of them; left ones where also
+    their ops are so cheap that computing them again for every few columns costs less than a kernel.
+    """
+    return next(filter(None, (_refused(nest, position, chain) for position, chain in nest.prologues)), None)
+
+
+def _refused(nest: Nest, position: int, chain: Nest) -> str | None:
+    rows, columns = nest.extents[-2:]
+    side, apart = ("left", "right")[position], f"apart it costs {_passed(chain)} bytes, and each element once"
+    shared = _sharing(nest, chain)
+    if shared != 1:
+        return f"its {side} operand would be computed by each of the {shared} matrices that share it; {apart}"
+    if position == 1:
+        if isinstance(rows, int) and rows <= FEW_ROWS:
+            return None
+        times = f"for every {_TILE} of {rows} rows"
+        return f"its right operand would be computed {times}; {apart}"
+    cost = _cost(chain)
+    if isinstance(rows, int) and rows <= FEW_ROWS and rows * cost <= _AGAIN:
+        return None
+    work = f"{cost} operations for each of {rows} rows"
+    return f"its left operand, {work}, would be computed again for every few of {columns} columns; {apart}"
+
+
+def _sharing(nest: Nest, chain: Nest) -> Dim:
+    """How many matrices of the product have the same operand."""
+    batches, own = nest.extents[:-2], chain.extents[:-2]
+    lead = len(batches) - len(own)
+    return product(dim for i, dim in enumerate(batches) if dim != 1 and (i < lead or own[i - lead] == 1))
+
+
+def _passed(chain: Nest) -> Dim:
+    """Bytes of the operand that are written and read where it is a kernel's result."""
+    type_ = chain.binds[-1].target.type
+    assert isinstance(type_, TensorType)
+    return product((2, type_.size, type_.dtype.itemsize))
+
+
+def _cost(chain: Nest) -> int:
+    ops = [bind.value.op.name for bind in chain.binds if isinstance(bind.value, Call)]
+    return sum(SCALAR_OPS[op].cost for op in ops if op in SCALAR_OPS)
+
+
+def packed_operand(plan: Plan, chain: Nest, names: Names, faults: dict[str, Var]) -> PackedOperand:
+    """What ``plan``'s product reads and computes for the operand of one of its prologues."""
+    own = Plan(chain, plan.views, ())
+    rank, axis = len(chain.extents), _followed(own)
+    batch, other, first, slot, element = (
+        DimVar(names.fresh(name), 0, 2**62) for name in ("batch", "other", "first", "slot", "element")
+    )
+    table = PackTable(axis, first, slot, False)
+    head = Scope(own, names, {}, faults=faults)
+    head.coords = {**_batch_places(plan, chain, batch, head), 2 * rank - 3 - axis: other}
+    body = _ChainScope(own, names, {**head.coords, axis: element}, head, faults=faults)
+    body.table = table
+    value = body.value(chain.binds[-1].target)
+    type_ = chain.binds[-1].target.type
+    assert isinstance(type_, TensorType)
+    rows = plan.nest.extents[-2]
+    wanted = _width(table, chain.extents[axis], rows)
+    return PackedOperand(
+        type=type_,
+        batch=index_var(batch.name),
+        other=index_var(other.name),
+        first=index_var(first.name),
+        slot=index_var(slot.name),
+        element=index_var(element.name),
+        axis=axis - (rank - 2),
+        head=tuple(head.stmts),
+        loads=tuple(table.loads),
+        body=tuple(body.stmts),
+        value=value,
+        width=wanted,
+        packs=tuple((buffer, offset) for (_, offset), buffer in table.checks.items()),
+        multiples=tuple(dim for dim in table.multiples if not (isinstance(dim, int) and dim % wanted == 0)),
+    )
+
+
+def _followed(plan: Plan) -> int:
+    """The axis, of the last two, along which most of what is read lies side by side."""
+    rank = len(plan.nest.extents)
+    accesses = plan.accesses()
+    lead = max(accesses, key=_size, default=None)
+    return (
+        rank - 2
+        if lead is not None and lead.stride(rank - 1) != 1 and lead.stride(rank - 2) == 1
+        else rank - 1
+    )
+
+
+def _size(access: Access) -> int:
+    live = [dim for axis, dim in zip(access.axes, access.view.shape, strict=True) if axis is not None]
+    return sample(product(live))
+
+
+def _batch_places(plan: Plan, chain: Nest, batch: DimVar, head: Scope) -> dict[int, Dim]:
+    """Coordinates of the operand's leading axes from the number of the matrix."""
+    rank, own = len(plan.nest.extents), len(chain.extents)
+    if all(dim == 1 for dim in chain.extents[:-2]):
+        return {}
+    loops = tuple(Loop(axis, plan.nest.extents[axis]) for axis in range(rank - 2))
+    coords, lets = coordinates(batch, loops, head)
+    head.stmts.extend(lets)
+    return {axis - (rank - own): at for axis, at in coords.items() if axis >= rank - own}
+
+
+def _width(table: PackTable, extent: Dim, rows: Dim) -> int:
+    """Elements of a pack: 16 bytes of what is read once, as many as a thread can hold, and as extents allow."""
+    sizes = [pack.buffer.type.dtype.itemsize for pack in table.loads if pack.once]  # type: ignore[attr-defined]  # tensors
+    few = isinstance(rows, int) and rows <= FEW_ROWS
+    width = max(int(_ACCESS_BYTES // max(min(sizes, default=16), 1)), 1) if few else _STAGED
+    while few and width > 1 and width * rows > _HELD:  # type: ignore[operator]  # few rows are a number
+        width //= 2
+    fixed = [dim for dim in (extent, *table.multiples) if isinstance(dim, int)]
+    while width > 1 and any(dim % width for dim in fixed):
+        width //= 2
+    return width if table.checks else 1
+
+
+class _ChainScope(PackScope):
+    """A scope in which casts that lose nothing do not round."""
+
+    __slots__ = ()
+
+    def _computed(self, atom: Var) -> Expr:
+        call = self.plan.call(atom.name)
+        source = call.args[0].type if call.args else None
+        if (
+            call.op.name == "cast"
+            and isinstance(source, TensorType)
+            and _keeps_all(source.dtype, call.attr("dtype"))
+        ):
+            kind = compute_dtype(call.attr("dtype"))
+            value = self._operand(atom.name, 0)
+            assert isinstance(value.type, TensorType)
+            if value.type.dtype is kind:
+                return value
+            return Apply(scalar(kind), "cast", (value,), (("dtype", kind),))
+        return PackScope._computed(self, atom)
+
+
+def _keeps_all(source: DType, target: DType) -> bool:
+    """Whether every value of ``source`` is one of the 16-bit float ``target``."""
+    return target in (DType.f16, DType.bf16) and source in _NARROW
