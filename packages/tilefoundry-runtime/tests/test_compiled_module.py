@@ -1,14 +1,16 @@
 """The calling convention over a library written by hand. Oracle: the formula that its C++ source spells."""
 
 import threading
+import traceback
 
 import numpy as np
 import pytest
 import torch
 import toy
+from safetensors.torch import save_file
 
 from tilefoundry.dsl import DimVar
-from tilefoundry.ir.errors import CheckpointError
+from tilefoundry.ir.errors import CheckpointError, UnknownNameError
 from tilefoundry.ir.types import TensorType
 from tilefoundry.runtime import CompiledModule, DictResource, EntryABI, ParamABI, SafetensorsResource
 from tilefoundry.runtime.linking import LinkedModule, load_linked_module
@@ -288,7 +290,8 @@ def test_bind_a_prepared_checkpoint(affine, tmp_path):
 @pytest.mark.parametrize(
     ("mapping", "kind", "message"),
     [
-        ({}, KeyError, r"lacks left\.w"),
+        ({}, KeyError, r"lacks left\.w; give"),
+        ({"left.W": W, "up.v": W}, KeyError, r"affine: the mapping lacks left\.w \(it holds left\.W\); give"),
         ({"left.w": torch.ones(5)}, ValueError, r"w has shape \(5,\), declared f32\[4\].*expected 4"),
         (
             {"left.w": torch.ones(4, dtype=torch.float64)},
@@ -309,6 +312,32 @@ def test_bind_a_prepared_checkpoint(affine, tmp_path):
 def test_bind_refuses_by_name(affine, mapping, kind, message):
     with pytest.raises(kind, match=message):
         affine.bind(mapping)
+
+
+@pytest.mark.spec("compiled.bind")
+def test_bind_leaves_the_rest_of_a_checkpoint_alone(affine):
+    """One mapping serves every entry of a model: what this one does not know is another's."""
+    others = {"left.b": [1, 2], "right.w": torch.ones(7), 3: None}
+    assert torch.equal(affine.bind({**others, "left.w": W})(X), affine.bind({"left.w": W})(X))
+
+
+@pytest.mark.spec("compiled.bind")
+@pytest.mark.parametrize("form", ["mapping", "resource", "folder", "reading"])
+def test_a_missing_weight_is_said_in_a_few_lines(affine, tmp_path, form):
+    held = {"left.x": torch.ones(4)}
+    save_file(held, tmp_path / "model.safetensors")
+    calls = {
+        "mapping": lambda: affine.bind(held),
+        "resource": lambda: affine.bind(DictResource(held)),
+        "folder": lambda: affine.bind(SafetensorsResource(str(tmp_path), device="cpu")),
+        "reading": lambda: toy.Tree.load(DictResource(held)),
+    }
+    with pytest.raises(UnknownNameError) as caught:
+        calls[form]()
+    error = caught.value
+    assert error.__cause__ is None and error.__suppress_context__
+    assert len("".join(traceback.format_exception(error)).splitlines()) <= 14
+    assert "left.x" in str(error) or form == "reading"
 
 
 def test_a_cpu_library_gets_blas_and_torchs_threads(library):

@@ -145,7 +145,7 @@ def test_levels_without_extents():
             out = tf.reshard(a, (2 @ m.b, 64 @ m.t), "gmem")
         return out
 
-    refused(unknown, r"the levels of .* have no extents; declare topologies=")
+    refused(unknown, r"the mesh uses the level 'cta'; levels in force: none; declare topologies= with .*Mesh\(")
 
 
 def test_a_swizzle_is_dropped_with_a_warning_that_says_so():

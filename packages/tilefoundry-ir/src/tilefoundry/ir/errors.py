@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 __all__ = [
     "CheckpointError",
     "DslError",
@@ -12,7 +15,10 @@ __all__ = [
     "UnknownNameError",
     "UnsupportedError",
     "VerificationError",
+    "briefly",
 ]
+
+Result = TypeVar("Result")
 
 
 class TileFoundryError(Exception):
@@ -67,3 +73,14 @@ class LoweringError(TileFoundryError, ValueError):
 
 class UnsupportedError(LoweringError, NotImplementedError):
     """A target refuses a construct by name; the message says what to write instead."""
+
+
+def briefly(kinds: type[Exception] | tuple[type[Exception], ...], action: Callable[[], Result]) -> Result:
+    """What ``action`` gives; an error of ``kinds`` is raised anew from here, without the frames that led to it.
+
+    For errors whose message names everything: what the reader gave, where, and what to do about it.
+    """
+    try:
+        return action()
+    except kinds as error:
+        raise error.with_traceback(None) from error.__cause__

@@ -13,6 +13,7 @@ from tilefoundry.runtime.abi import EntryABI
 from tilefoundry.runtime.allocation import explain_mismatch
 from tilefoundry.runtime.arguments import obstacle
 from tilefoundry.runtime.call_path import CALL_SIGNATURE, write_call
+from tilefoundry.runtime.near_names import near_names
 
 if TYPE_CHECKING:
     from tilefoundry.runtime.compiled import CompiledModule
@@ -96,11 +97,7 @@ def gathered(type: EntryABI, constants: LoadedModule | RuntimeResource | Mapping
     if isinstance(constants, LoadedModule):
         found = {index: constants.constant(path) for index, path in type.constants}
     elif isinstance(constants, Mapping):
-        missing = [path for _, path in type.constants if path not in constants]
-        if missing:
-            raise UnknownNameError(
-                f"{type.name}: the mapping lacks {', '.join(missing)}; give a tensor for each weight"
-            )
+        _require_all(type, constants)
         found = {index: constants[path] for index, path in type.constants}
     elif isinstance(constants, RuntimeResource):
         found = _read(type, constants)
@@ -112,6 +109,23 @@ def gathered(type: EntryABI, constants: LoadedModule | RuntimeResource | Mapping
         )
     _check_constants(type, found)
     return found
+
+
+def _require_all(type: EntryABI, given: Mapping[str, Any]) -> None:
+    """UnknownNameError naming the weights that ``given`` lacks, each with the nearest names that it has."""
+    missing = [path for _, path in type.constants if path not in given]
+    if not missing:
+        return
+    wanted = {path for _, path in type.constants}
+    others = [name for name in given if isinstance(name, str) and name not in wanted]
+    listed = ", ".join(path + _hint(near_names(path, others)) for path in missing)
+    raise UnknownNameError(
+        f"{type.name}: the mapping lacks {listed}; give a tensor for each weight by its dotted path"
+    )
+
+
+def _hint(near: list[str]) -> str:
+    return f" (it holds {', '.join(near)})" if near else ""
 
 
 def _read(type: EntryABI, resource: RuntimeResource) -> dict[int, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilefoundry.ir.errors import CheckpointError, UnknownNameError, briefly
 from tilefoundry.runtime.abi import EntryABI
 from tilefoundry.runtime.allocation import Allocator, explain_mismatch
 from tilefoundry.runtime.arguments import obstacle
@@ -87,13 +88,17 @@ class CompiledModule(RuntimeModule):
             constants: a reading of the Module that was compiled; or, where the Module is not at hand, a resource over
                 the checkpoint that its ``prepare`` wrote, or a mapping from dotted path to tensor.
 
+        What else they hold is left alone, so that one reading, folder or mapping serves several entries; a misspelled
+        name shows as the weight that is then missing.
+
         Raises:
-            KeyError: a weight that is not there.
+            KeyError: weights that are not there, each with the nearest name that is.
             CheckpointError: tensors of a resource that disagree with the entry's declarations, or a damaged file.
             TypeError: a weight that is no torch tensor, or whose memory does not hold its values.
             ValueError: a weight of another dtype or shape, not dense, or on another device than the rest.
         """
-        return BoundModule(self, gathered(self.type, constants))
+        kinds = (UnknownNameError, CheckpointError)
+        return BoundModule(self, briefly(kinds, lambda: gathered(self.type, constants)))
 
     def save(self, directory: str) -> None:
         """Write the library and its ``abi.json`` into ``directory``, for ``load_compiled``.

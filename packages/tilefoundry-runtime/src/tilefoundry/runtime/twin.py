@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tilefoundry.ir.errors import CheckpointError, UnknownNameError, briefly
 from tilefoundry.ir.twins import WeightSlot, read_slots, run_forward, weight_slots
 from tilefoundry.runtime.correspondence import structure_difference
 from tilefoundry.runtime.kernel import BoundKernel, KernelPlan, bound_weights, signature_of
@@ -54,6 +55,9 @@ class Twin(RuntimeModule):
             KeyError: a weight that the checkpoint does not hold.
             CheckpointError: tensors that disagree with their declarations, or a damaged file.
         """
+        briefly((UnknownNameError, CheckpointError), lambda: self._twin_load(resource))
+
+    def _twin_load(self, resource: RuntimeResource) -> None:
         nodes = dict(_generated(self, ()))
         slots: list[WeightSlot] = []
         for path, node in nodes.items():

@@ -100,7 +100,7 @@ def _read_singly(slots: Iterable[WeightSlot], resource: RuntimeResource) -> Iter
         try:
             yield scope(slot.path).load(slot.name)
         except KeyError as error:
-            raise UnknownNameError(f"{slot.key}: {error}") from error
+            raise UnknownNameError(f"{slot.key}: {error}") from None
 
 
 def check_tensor(slot: WeightSlot, tensor: Any) -> str | None:

@@ -15,7 +15,7 @@ from tilefoundry.ir.core.resource import RuntimeResource, require_resource
 from tilefoundry.ir.core.retarget import retarget_calls
 from tilefoundry.ir.core.runners import ModuleRunner
 from tilefoundry.ir.core.weight_table import WeightTable
-from tilefoundry.ir.errors import UnknownNameError
+from tilefoundry.ir.errors import CheckpointError, UnknownNameError, briefly
 from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.tir.function import PrimFunction
 from tilefoundry.ir.types import TensorType
@@ -206,7 +206,7 @@ class Module:
             CheckpointError: tensors that disagree with their declarations, or a damaged file.
         """
         require_resource(f"{self.name}.load", resource)
-        return load_module(self, resource)
+        return briefly((UnknownNameError, CheckpointError), lambda: load_module(self, resource))
 
     def forward(self, *args: Any) -> Any:
         """Run the ``forward`` method if there is one, else the entry, with one argument per parameter.
@@ -240,7 +240,8 @@ class Module:
             CheckpointError: a result that disagrees with the weight's declaration.
         """
         require_resource(f"{self.name}.prepare", raw)
-        prepare_module(self, raw, out_dir, device=device)
+        kinds = (UnknownNameError, CheckpointError)
+        briefly(kinds, lambda: prepare_module(self, raw, out_dir, device=device))
 
     def cloned(self) -> Module:
         """A copy: functions, bodies and children are copies, internal calls reach the copies.

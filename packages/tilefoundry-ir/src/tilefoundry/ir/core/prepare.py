@@ -117,7 +117,7 @@ def _raw_tensor(slot: WeightSlot, scope: RuntimeResource, name: str) -> Any:
     try:
         return _read_raw(slot, scope, name)
     except KeyError as error:
-        raise UnknownNameError(f"{slot.key}: {error}") from error
+        raise UnknownNameError(f"{slot.key}: {error}") from None
 
 
 def _read_raw(slot: WeightSlot, scope: RuntimeResource, name: str) -> Any:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from tilefoundry.ir.errors import UnknownNameError
+from tilefoundry.runtime.near_names import near_names
 from tilefoundry.runtime.resource.alias import AliasValue, Leaf, Scope
 from tilefoundry.runtime.resource.finish import finished
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["DictResource", "absent"]
-
-_COMPARED = 4096
 
 
 class DictResource:
@@ -87,7 +85,7 @@ class DictResource:
 
 def absent(key: str, known: Mapping[str, object], where: str) -> str:
     """The message for a key that ``where`` does not hold, with the nearest names there are."""
-    near = get_close_matches(key, list(known)[:_COMPARED], n=3, cutoff=0.5)
+    near = near_names(key, known)
     hint = (
         f"the nearest names are {', '.join(near)}" if near else f"it holds {len(known)} names, none like it"
     )

@@ -86,10 +86,12 @@ def resolved_mesh(where: str, mesh: Mesh, levels: tuple[Topology, ...]) -> Mesh:
         levels = (*levels, Topology(mesh.level_names[0], product(mesh.layout.shape)))
     try:
         level_axes(mesh, levels)
-    except (KeyError, ValueError) as error:
+    except KeyError as error:
         raise NotFollowed(
-            f"{where}: the levels of {mesh} have no extents; declare topologies=: {error}"
+            f"{where}: {error.args[0]}; declare topologies= with the levels of {mesh}"
         ) from None
+    except ValueError as error:
+        raise NotFollowed(f"{where}: {error}") from None
     return mesh.resolved(levels)
 
 
