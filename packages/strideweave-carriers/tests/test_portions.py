@@ -10,7 +10,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strideweave.movement import portions
 from strideweave.movement.portions import AHEAD, PORTION, Portions, portions_of, queue_in_turn
 from strideweave.movement.transfer import Run
 
@@ -126,8 +125,3 @@ def test_a_worker_waits_before_it_queues_more(count):
         with pytest.raises(RuntimeError, match="fault"):
             queue_in_turn(given, queued.extend, lane)  # type: ignore[arg-type] # as above
         assert len(queued) == AHEAD
-
-
-def test_the_portion_is_small_beside_what_one_waits_for():
-    """Two portions take a link of 55 GB/s some 5 ms."""
-    assert AHEAD * portions.PORTION / 55e9 < 6e-3

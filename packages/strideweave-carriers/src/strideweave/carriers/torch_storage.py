@@ -5,6 +5,7 @@ torch is imported where a carrier first needs it, to keep the import of this pac
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,13 @@ class plain_torch:
             off.__exit__(*error)
         if self._inference is not None:
             self._inference.__exit__(*error)
+
+
+def outside_inference() -> AbstractContextManager[object]:
+    """Leaves inference mode where the caller is in it. Copies of bits need no more than that."""
+    import torch
+
+    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
 
 
 def refuse_strange(tensor: torch.Tensor, verb: str) -> None:

@@ -9,7 +9,6 @@ copy's event has passed, which a reaper thread per stream observes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from .. import seam
@@ -17,22 +16,17 @@ from ..carriers.base import Carrier
 from ..carriers.cpu import CPU
 from ..carriers.torch_storage import TorchStorage, plain_torch
 from . import driver
+from .bursts import bursts_of, pieces_of
 from .captures import beside_captures
 from .completion import Completion
 from .cuda_lanes import Lane, NothingLeft, current_stream, lane, queued_on
 from .pool import DEMAND, pool
-from .portions import AHEAD, PORTION, Portions, queue_in_turn
+from .portions import Portions, fits_at_once, queue_in_turn
 from .staging import better_gathered, device_bytes, drain, fill
 from .transfer import Run, Submitted
 
 if TYPE_CHECKING:
     import torch
-
-
-PIECE = 16 << 20
-"""The most bytes of a copy in the background that are one copy to the device; see ``portions`` for how many wait."""
-
-_NBYTES = attrgetter("nbytes")
 
 
 def refuse_capture(device: int) -> None:
@@ -253,25 +247,18 @@ def _pinned(
         order_after_caller(on, device, after)
         if direction == "d2d" and _device(source) != device:
             order_after_caller(on, _device(source))
-        pieces = runs if priority == DEMAND else _interruptible(runs)
-        if priority != DEMAND and sum(map(_NBYTES, pieces)) > AHEAD * PORTION:
-            portions = Portions(pieces, lambda part: _enqueue(source, target, part, on), on, (source, target))
+        if priority == DEMAND:
+            keep: object = _enqueue(source, target, runs, on)
+        elif fits_at_once(runs):
+            keep = _enqueue_behind(source, target, runs, on)
+        else:
+            portions = Portions(
+                pieces_of(runs), lambda part: _enqueue_behind(source, target, part, on), on, (source, target)
+            )
             portions.begin()
             return portions.completion
-        keep = _enqueue(source, target, pieces, on)
         on.finish(completion, (source, target, keep))
     return completion
-
-
-def _interruptible(runs: Sequence[Run]) -> Sequence[Run]:
-    """The runs in pieces between which a copy engine turns to copies that somebody waits for."""
-    if max(map(_NBYTES, runs)) <= PIECE:
-        return runs
-    return [
-        Run(run.source + start, run.target + start, min(PIECE, run.nbytes - start))
-        for run in runs
-        for start in range(0, run.nbytes, PIECE)
-    ]
 
 
 def _block(source: Carrier, target: Carrier, runs: Sequence[Run], device: int) -> None:
@@ -297,13 +284,23 @@ def _enqueue(
         return _copy_runs(source, target, runs)
 
 
+def _enqueue_behind(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> object:
+    """``_enqueue`` for copies that nobody waits for: those that somebody waits for find places between them."""
+    keep: object = None
+    with NothingLeft(on.stream):
+        for burst in bursts_of(runs):
+            keep = _enqueue(source, target, burst, on)
+            on.give_way()
+    return keep
+
+
 def _enqueue_all(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane, priority: int) -> None:
     """On a worker, which may wait between the portions of a copy in the background."""
     if priority == DEMAND:
         _enqueue(source, target, runs, on)
     else:
         with NothingLeft(on.stream):
-            queue_in_turn(_interruptible(runs), lambda part: _enqueue(source, target, part, on), on)
+            queue_in_turn(pieces_of(runs), lambda part: _enqueue_behind(source, target, part, on), on)
 
 
 def _within_one_device(source: Carrier, target: Carrier) -> bool:

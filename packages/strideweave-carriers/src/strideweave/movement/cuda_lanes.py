@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import seam
 from . import driver
+from .bursts import Turn
 from .completion import Completion
 from .convoy import FULL, LONGEST, Convoy
 from .flight import Flight
@@ -115,7 +116,7 @@ class Lane:
     def __init__(self, device: int, direction: str, priority: int) -> None:
         import torch
 
-        self.device = device
+        self.device, self.behind = device, priority != DEMAND
         urgent = priority == DEMAND and direction != "d2d"
         self.stream = torch.cuda.Stream(device, priority=-1 if urgent else 0)
         self.reaper = Reaper(f"strideweave-{direction}-{device}" + "-behind" * (priority != DEMAND))
@@ -123,6 +124,7 @@ class Lane:
         self.marks = Marks(self.stream)
         self.gate = threading.Lock()
         self._open: Convoy | None = None
+        self._turn: Turn | None = None
         self._ring: list[tuple[torch.Tensor, torch.cuda.Event]] = []
         self.lock = threading.Lock()
 
@@ -155,6 +157,14 @@ class Lane:
         """``convoy`` takes nothing more; the caller holds ``gate``."""
         if self._open is convoy:
             self._open = None
+
+    def give_way(self) -> None:
+        """Let copies of other streams that come meanwhile go before what is queued here from now on."""
+        turn = self._turn
+        if turn is None:
+            # Of two threads that make one either's will do.
+            turn = self._turn = Turn(self.stream, self.device)
+        turn.queue()
 
     def ring(self) -> list[tuple[torch.Tensor, torch.cuda.Event]]:
         """The buffers, each with the event of its last copy; the caller holds ``lock``."""

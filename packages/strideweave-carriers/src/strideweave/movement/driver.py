@@ -51,6 +51,9 @@ class Calls:
         for call in (self.stream_query, self.stream_synchronize, self.event_query, self.event_synchronize):
             call.argtypes = (handle,)
         self.copy_batch = _batched(library)
+        self.write_word = getattr(library, "cuStreamWriteValue32_v2", None)
+        if self.write_word is not None:
+            self.write_word.argtypes = handle, handle, ctypes.c_uint, ctypes.c_uint
 
 
 class _Attributes(ctypes.Structure):
@@ -121,7 +124,8 @@ def _on(stream: torch.cuda.Stream, call: Callable[..., int], *args: Any) -> int:
 
     The handle of every device's default stream is 0: the driver takes it for the one of the current context.
     """
-    _bind(stream)
+    if getattr(_bound, "generation", None) != forks.generation:
+        _bind(stream)
     if not stream.cuda_stream:
         import torch
 
@@ -203,6 +207,23 @@ def copy_runs(
         _check(status, f"copy of {len(runs)} runs")
 
 
+def writes_words() -> bool:
+    """Whether ``write_word`` may be called; drivers before CUDA 12 do without."""
+    calls = _calls()
+    return calls is not None and calls.write_word is not None
+
+
+def write_word(address: int, stream: torch.cuda.Stream) -> None:
+    """Queue on ``stream`` a write of 32 bits to page-locked ``address``, once what was queued before has ended.
+
+    Raises:
+        RuntimeError: the driver refuses; nothing was queued.
+    """
+    status = _on(stream, _calls().write_word, stream.cuda_stream, address, 1, 0)  # type: ignore[union-attr] # the caller has asked
+    if status:
+        _check(status, "write of a word")
+
+
 def is_idle(stream: torch.cuda.Stream) -> bool:
     """Whether ``stream`` has done everything that was queued on it, or failed at it."""
     return _on(stream, _calls().stream_query, stream.cuda_stream) != NOT_READY  # type: ignore[union-attr] # the caller has asked
@@ -222,7 +243,7 @@ def synchronize(stream: torch.cuda.Stream) -> None:
 class Event:
     """An event like torch's, as far as copies need one. Recorded anew it stands for the later work alone."""
 
-    __slots__ = ("_handle", "stream")
+    __slots__ = ("_handle", "_raw", "stream")
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
         import torch
@@ -234,12 +255,15 @@ class Event:
             status = _calls().event_create(ctypes.byref(handle), NO_TIMING)  # type: ignore[union-attr] # asked
         _check(status, "making an event")
         self._handle: Any = handle.value
-        self.stream = stream
+        self.stream, self._raw = stream, stream.cuda_stream
 
     def record(self) -> None:
         """Stand for everything queued so far on the stream that the event was made for."""
-        stream = self.stream
-        status = _on(stream, _calls().event_record, self._handle, stream.cuda_stream)  # type: ignore[union-attr] # it was made
+        stream, raw = self.stream, self._raw
+        if raw and getattr(_bound, "generation", None) == forks.generation:
+            status = _calls().event_record(self._handle, raw)  # type: ignore[union-attr] # it was made
+        else:
+            status = _on(stream, _calls().event_record, self._handle, raw)  # type: ignore[union-attr] # likewise
         if status:
             _check(status, "recording an event")
 

@@ -1,8 +1,8 @@
-"""Long copies in the background, queued a few portions at a time, so that copies in demand find gaps between them.
+"""Long copies in the background, queued a few portions at a time: a device's queue is short, and whoever queues more
+than it holds waits until there is room.
 
-Copies of all streams in one direction may pass through one engine of the device, which serves a stream for as long as
-there is work on it, whatever the streams' priorities. The thread that waits for the copy, or else the reaper, queues
-the next portion when one has ended, while another one keeps the link busy.
+The thread that waits for the copy, or else the reaper, queues the next portion when one has ended, while another one
+keeps the link busy. What lets other copies in between are the bursts that a portion consists of, see ``bursts``.
 """
 
 from __future__ import annotations
@@ -19,23 +19,31 @@ from .transfer import Run
 if TYPE_CHECKING:
     from .cuda_lanes import Lane
 
-PORTION = 128 << 20
+PORTION = 512 << 20
 """Bytes, in whole pieces, that are queued and watched together.
 
 A thread that runs Python and nothing else lets the reaper in a few times in 50 ms, in which time it queues one portion:
 small ones would leave the link idle.
 """
 
+LONGEST = 2048
+"""The most pieces of a portion."""
+
 AHEAD = 2
 """Portions that are queued at once."""
 
 
+def fits_at_once(runs: Sequence[Run]) -> bool:
+    """Whether the runs are no more than what is queued at once anyway."""
+    return len(runs) <= LONGEST and sum([run.nbytes for run in runs]) <= AHEAD * PORTION
+
+
 def portions_of(pieces: Iterable[Run]) -> deque[list[Run]]:
-    """The pieces in order, in lists of at least ``PORTION`` bytes but for the last."""
+    """The pieces in order, in lists of at least ``PORTION`` bytes or of ``LONGEST`` pieces, but for the last."""
     found: deque[list[Run]] = deque()
     room = 0
     for piece in pieces:
-        if room <= 0:
+        if room <= 0 or len(found[-1]) == LONGEST:
             found.append([])
             room = PORTION
         found[-1].append(piece)

@@ -97,6 +97,8 @@ def fill(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> Non
             for at, device, nbytes in spans(load, 1):
                 _queue(goal, device, buffer, at, nbytes, on)
             event.record(on.stream)
+            if on.behind:
+                on.give_way()
 
 
 def _queue(
@@ -138,6 +140,8 @@ def drain(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> No
             for at, device, nbytes in spans(load, 0):
                 _queue(buffer, at, origin, device, nbytes, on)
             event.record(on.stream)
+            if on.behind:
+                on.give_way()
             flying.append((k % SLOTS, load))
         if len(flying) == 1:
             # Waiting for its event yields the core, which takes longer than a small copy.

@@ -8,9 +8,9 @@ the look finds anything else nothing has changed, and the general way says what 
 
 from __future__ import annotations
 
+import _thread
 from typing import TYPE_CHECKING, Any
 
-from ... import seam
 from ...tensor import Tensor, attach, made
 from .awaiting import AwaitProjection
 from .gather_node import gather_node
@@ -31,30 +31,58 @@ if TYPE_CHECKING:
 class Arrival:
     """One such projection from the moment its tiles are pinned: what its compact tensor is, and what comes of it."""
 
-    __slots__ = ("_batch", "_carrier", "_held", "_ready", "request", "tensor", "work")
+    __slots__ = (
+        "_batch",
+        "_failure",
+        "_form",
+        "_held",
+        "_making",
+        "_node",
+        "_ready",
+        "request",
+        "tensor",
+        "work",
+    )
 
     def __init__(
         self, carrier: TiledEvictable, request: Request, batch: Batch, ready: list[TileRecord]
     ) -> None:
-        self._carrier, self.request, self._batch, self._ready = carrier, request, batch, ready
+        self.request, self._batch, self._ready = request, batch, ready
         self.work: Projection | None = None
         self.tensor: Tensor | None = None
+        self._failure: BaseException | None = None
+        self._making = _thread.allocate_lock()
         # Of two threads that give the carrier back one finds it gone.
         self._held = [carrier]
 
-    def begin(
-        self, tensor: Tensor, selection: TileSelection, codes: tuple[int, ...], form: Packing, prepared: Any
-    ) -> Projection:
+    def begin(self, codes: tuple[int, ...], form: Packing, node: Any) -> Projection:
         """Submit the load. What this raises means that nothing was submitted."""
         core, request = self.request.core, self.request
-        prototype = core.primary.prototype
-        seam.enter("allocate")
-        target = type(prototype).filled(prototype._flat.new_empty(form.slots), core.dtype)  # type: ignore[attr-defined] # in torch storage
-        self.tensor = attach(made(target, form.layout), gather_node(self._carrier, tensor, selection))
-        work = self.work = Projection(core, request, codes, form, target, prepared)
+        self._form, self._node = form, node
+        work = self.work = Projection(core, request, codes, form, None, core.mover.unordered())
+        # Whoever waits makes room for the values while they are on their way.
+        request.completion.assist(self)
         self._batch.start_straight()
         self._batch.arrived.add_callback(self.arrived)
         return work
+
+    def help(self) -> None:
+        """Make the compact tensor, if nobody has; a failure is the request's, and comes when it gathers."""
+        with self._making:
+            if self.tensor is not None or self._failure is not None:
+                return
+            try:
+                core = self.request.core
+                target = core.mover.compact(core.primary.prototype, self._form.slots, core.dtype)
+                self.tensor = attach(made(target, self._form.layout), self._node)
+            except BaseException as error:
+                self._failure = error
+
+    def look(self) -> None:
+        """There is nothing to settle."""
+
+    def hurry(self) -> None:
+        """Nor to hurry."""
 
     def arrived(self) -> None:
         """The batch has settled: gather everything at once, or leave the failure to the batch."""
@@ -63,6 +91,10 @@ class Arrival:
     def _gather(self) -> None:
         batch, work = self._batch, self.work
         if batch.arrived.error is None and work is not None:
+            self.help()
+            if self._failure is not None or self.tensor is None:
+                raise self._failure or AssertionError("no compact tensor was made")
+            work.target = self.tensor.carrier
             tiles = [(load.record.code, load.target) for load in batch.loads]
             # Those that were there are pinned, and are there still.
             tiles += [(r.code, r.primary) for r in self._ready if r.primary is not None]
@@ -72,6 +104,10 @@ class Arrival:
         """Let the compact tensor be used; the second call does nothing more."""
         self._let_go()
         return self.tensor  # type: ignore[return-value] # made before anybody has the handle
+
+    def lend(self) -> None:
+        """Let the thread that has waited use the compact tensor on its stream."""
+        self.request.core.mover.lend(self.publish().carrier)
 
     def abandon(self) -> None:
         """Give everything back after a failure."""
@@ -92,8 +128,7 @@ def project_arriving(
 ) -> AwaitProjection | None:
     """The projection into a fresh carrier; None, with nothing changed, where more is to be asked or done.
 
-    Raises:
-        RuntimeError: a graph is being captured, and not every tile is held.
+    The room for the values is found while they are on their way: what the allocator refuses, ``wait()`` raises.
     """
     import torch
 
@@ -101,15 +136,14 @@ def project_arriving(
     slabs = core.primary.slabs
     if len(slabs) != 1 or not core.in_torch or core.budget is not None or core.deferred:
         return None
-    if torch.is_inference_mode_enabled():
+    if torch.is_inference_mode_enabled() or core.mover.is_captured():
         return None
-    prepared = core.mover.prepare_for(core, codes)
     with carrier._lock:
         if carrier._slot_busy or carrier._writers or carrier._released:
             return None
         carrier._readers.append(None)
-    # Beside the submission there are two parts: the batch's, and the gather.
-    request = Request(core, "project", parts=3)
+    # The batch's part, and the gather.
+    request = Request(core, "project", parts=2)
     entered = _enter(core, request, codes, slabs[0])
     if entered is None:
         carrier.drop_read()
@@ -117,17 +151,11 @@ def project_arriving(
     arrival = Arrival(carrier, request, *entered)
     request.finish, request.abandon = arrival.publish, arrival.abandon
     try:
-        work = arrival.begin(tensor, selection, codes, form, prepared)
+        work = arrival.begin(codes, form, gather_node(carrier, tensor, selection))
     except BaseException as error:
         request.withdraw(error)
         raise
-    try:
-        core.mover.seal(prepared)
-    except BaseException as error:
-        request.end(error)
-    else:
-        request.end()
-    return AwaitProjection(request, work.queue, arrival.publish)
+    return AwaitProjection(request, work.queue, arrival.publish, arrival.lend)
 
 
 def _enter(

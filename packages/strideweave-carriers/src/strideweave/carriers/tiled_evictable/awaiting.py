@@ -37,14 +37,21 @@ class AwaitProjection(AwaitResult[Tensor]):
     __slots__ = ("_core", "_publish", "_queue")
 
     def __init__(
-        self, request: Request | Gathering, queue: Queue | Gathering, publish: Callable[[], Tensor]
+        self,
+        request: Request | Gathering,
+        queue: Queue | Gathering,
+        publish: Callable[[], Tensor],
+        after: Callable[[], None] | None = None,
     ) -> None:
-        self._completion, self._after = request.completion, None
+        self._completion, self._after = request.completion, after
         self._queue, self._publish, self._core = queue, publish, request.core
 
     def wait(self) -> Tensor:
         """The compact Tensor, complete. Raises the projection's failure, the same object each time."""
-        return _timed(self._completion, self._core)
+        value = _timed(self._completion, self._core)
+        if self._after is not None:
+            self._after()
+        return value
 
     def on_stream(self, stream: Any = None) -> Tensor:
         """The compact Tensor once every copy is submitted, ordered on ``stream`` (default: the current one).

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ... import seam
 from ...kernels import kernel_for, transpose
-from ..torch_storage import plain_torch
+from ..torch_storage import outside_inference, plain_torch
 from .core import Core
-from .indices import index_tensor
+from .indices import index_tensor, sent_index
 from .mover import CAPTURED
 from .packing import Packing
 from .slots import Slab, Slot
 from .standing import Standing
-from .tensors import outside_inference, tile_rows, words
+from .tensors import tile_rows, words
 
 if TYPE_CHECKING:
     import torch
@@ -61,7 +61,8 @@ def gather_fresh(core: Core, standing: Standing, packing: Packing, here: Any) ->
     if known is not None and known[0] is here:
         index = known[1]
     else:
-        index = index_tensor(standing.places, rows.device)
+        make = index_tensor if here is CAPTURED else sent_index
+        index = make(standing.places, rows.device)
         if index is None:
             return None
         if here is not CAPTURED:

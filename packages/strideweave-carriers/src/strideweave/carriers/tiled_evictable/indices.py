@@ -56,6 +56,16 @@ def index_tensor(indices: tuple[int, ...], device: torch.device) -> torch.Tensor
     return kept[0]
 
 
+def sent_index(indices: tuple[int, ...], device: torch.device) -> torch.Tensor | None:
+    """``index_tensor`` for a caller that keeps it and is not being captured: nothing is looked up, nothing kept."""
+    import torch
+
+    if device.type != "cuda" or len(indices) > WORDS // 2 or not driver.is_there():
+        return index_tensor(indices, device)
+    raw = torch._C._cuda_getCurrentRawStream(device.index)
+    return (_senders.get((device.index, raw)) or _sender(device, raw)).send(indices)
+
+
 def settle_index(indices: tuple[int, ...], device: torch.device) -> torch.Tensor:
     """``indices`` on the device, complete when this returns."""
     import torch

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ... import seam
+from ...dtypes import DType
 from ...movement.completion import Completion
 from ...movement.pool import BACKGROUND, DEMAND, pool
 from ...movement.transfer import Run, runs_of, transfer_for
 from ..base import Carrier
+from ..torch_storage import outside_inference
 
 HERE = object()
 """The calling thread, where no stream is involved."""
@@ -85,6 +87,23 @@ class HostMover:
     def prepare_for(self, core: Any, codes: Sequence[int]) -> Any:
         """``prepare`` for a projection of ``codes``; refuses what a graph capture cannot hold."""
         return None
+
+    def is_captured(self) -> bool:
+        """Whether what the calling thread queues becomes part of a graph."""
+        return False
+
+    def unordered(self) -> Any:
+        """What ``gather`` takes where its target is of ``compact``: there is nothing to wait for."""
+        return None
+
+    def compact(self, prototype: Any, slots: int, dtype: DType) -> Carrier:
+        """A fresh carrier like ``prototype``, in torch storage, for values that ``gather`` writes, from any thread."""
+        seam.enter("allocate")
+        with outside_inference():
+            return type(prototype).filled(prototype._flat.new_empty(slots), dtype)
+
+    def lend(self, carrier: Carrier) -> None:
+        """Let the calling thread's stream use a carrier of ``compact``; host memory needs no leave."""
 
     def seal(self, prepared: Any) -> None:
         """The requesting thread has submitted what it will: later parts wait for what was queued until now."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ... import seam
+from ...dtypes import DType
 from ...movement import driver
 from ...movement.captures import beside_captures, leave_captures, pass_captures
 from ...movement.completion import Completion
@@ -27,7 +28,7 @@ from ...movement.transfer import Run, Transfer, transfer_for
 from ..base import Carrier
 from ..cpu import CPU
 from ..cuda import CUDA
-from ..torch_storage import WHOLE_PAGES
+from ..torch_storage import WHOLE_PAGES, outside_inference
 from .mover import CAPTURED, Ended, Move, failed, follow, grouped
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ class Prepared:
             self._marks.give(self._event)
 
 
+_UNORDERED = Prepared(None, None)
+_UNORDERED.thread = None
+
+
 def _met(key: tuple[int, int], stream: torch.cuda.Stream) -> tuple[torch.cuda.Stream, Reaper, Marks]:
     """The stream, its reaper and events. Those of one stream pass in order; several would hold one another up."""
     with _guard:
@@ -119,6 +124,27 @@ class CudaMover:
             return Prepared(None, None)
         stream, _, marks = _own(self.device)
         return Prepared(stream, marks)
+
+    def is_captured(self) -> bool:
+        """See ``HostMover.is_captured``."""
+        import torch
+
+        return torch._C._cuda_isCurrentStreamCapturing()
+
+    def unordered(self) -> Prepared:
+        """See ``HostMover.unordered``."""
+        return _UNORDERED
+
+    def compact(self, prototype: Any, slots: int, dtype: DType) -> Carrier:
+        """See ``HostMover.compact``: memory of the stream that gathers, which nothing queued by the caller can use."""
+        seam.enter("allocate")
+        with beside_captures(), outside_inference(), queued_on(lane(self.device, "d2d").stream):
+            return CUDA.filled(prototype._flat.new_empty(slots), dtype)
+
+    def lend(self, carrier: Carrier) -> None:
+        """See ``HostMover.lend``."""
+        assert isinstance(carrier, CUDA)
+        carrier.flat().record_stream(current_stream(self.device))
 
     def seal(self, prepared: Prepared) -> None:
         """See ``HostMover.seal``."""
@@ -269,7 +295,7 @@ class CudaMover:
         """
         import torch
 
-        if torch.cuda.is_current_stream_capturing():
+        if torch._C._cuda_isCurrentStreamCapturing():
             _require_held(core, codes)
             return CAPTURED
         return _own(self.device)

@@ -5,7 +5,6 @@ torch is loaded with the first call.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ...dtypes import DType
@@ -77,13 +76,6 @@ def tile_rows(slab: Slab, geometry: TileGeometry, dtype: DType) -> torch.Tensor:
             slab.wide = words(rows)
             slab.rows = rows
     return slab.rows
-
-
-def outside_inference() -> AbstractContextManager[object]:
-    """Leaves inference mode where the caller is in it. Copies of bits need no more than that."""
-    import torch
-
-    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
 
 
 def words(rows: torch.Tensor) -> torch.Tensor:
