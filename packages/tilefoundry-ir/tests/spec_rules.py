@@ -10,6 +10,7 @@ RULES = {
     # Names that a user imports
     "facade.names": "Every public name of the package, the facade and the DSL resolves, lazily.",
     "facade.import-lines": "The import lines that model files are written with work, star imports included.",
+    "facade.other-wheels": "An import of a part that another wheel brings names that wheel where it is not installed.",
     "facade.import-time": "Importing takes under 0.3 s and loads no framework.",
     "facade.no-shadow": "No submodule is called like a name of the facade.",
     "facade.view": "view shows a function, module or layout as pictures.",

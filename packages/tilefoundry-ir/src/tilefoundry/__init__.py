@@ -5,9 +5,10 @@ This package is shared by several wheels; every public name is loaded when it is
 
 from __future__ import annotations
 
+import sys
 import time
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pkgutil import extend_path
 from typing import TYPE_CHECKING, Any
 
@@ -141,9 +142,38 @@ def _whence(name: str) -> str:
     wheel = _WHEELS.get(name)
     if wheel is None:
         return ""
-    if find_spec(f"{__name__}.{name}") is None:
-        return f"; it comes with the wheel {wheel}: pip install {wheel}"
+    if PathFinder.find_spec(f"{__name__}.{name}", __path__) is None:
+        return f"; {_remedy(wheel)}"
     return f" before it is imported: import {__name__}.{name}"
+
+
+def _remedy(wheel: str) -> str:
+    return f"it comes with the wheel {wheel}: pip install {wheel}"
+
+
+class _AbsentWheel:
+    """The last finder to be asked: says which wheel an import of this package lacks.
+
+    Whoever only asks, as ``importlib.util.find_spec`` does, gets None as for any module that is not there.
+    """
+
+    @staticmethod
+    def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:
+        """None; ModuleNotFoundError where the module of an absent wheel is being imported."""
+        package, _, name = fullname.rpartition(".")
+        if package == __name__ and name in _WHEELS and _imports(sys._getframe(1)):
+            raise ModuleNotFoundError(
+                f"No module named {fullname!r}; {_remedy(_WHEELS[name])}", name=fullname
+            )
+
+
+def _imports(frame: Any) -> bool:
+    """Whether the import system asks in order to import: its own function is the one that asked."""
+    return frame.f_back is not None and frame.f_back.f_code.co_name == "_find_and_load_unlocked"
+
+
+if not any(type(finder).__name__ == _AbsentWheel.__name__ for finder in sys.meta_path):
+    sys.meta_path.append(_AbsentWheel())
 
 
 def __dir__() -> list[str]:

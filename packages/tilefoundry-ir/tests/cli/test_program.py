@@ -229,6 +229,7 @@ def test_a_command_that_does_not_load_spoils_only_itself(capsys: pytest.CaptureF
             _entry("dup", "a:c"),
         ]
     )
+    assert {"broken", "odd", "dup"} <= set(found)
     assert all(isinstance(command, CommandError) for command in found.values())
     assert "does not load (ModuleNotFoundError" in str(found["broken"])
     assert "has no help, configure and run" in str(found["odd"])

@@ -11,6 +11,14 @@ __all__ = ["GROUP", "Command", "CommandError", "find_commands"]
 
 GROUP = "tilefoundry.commands"
 
+_WHEEL_OF = {
+    "cache": "tilefoundry-cuda",
+    "check": "tilefoundry-runtime",
+    "doctor": "tilefoundry-cuda",
+    "prepare": "tilefoundry-runtime",
+}
+"""Commands of this project's other wheels: named where they are not installed."""
+
 
 class CommandError(Exception):
     """What a command cannot do, as one line for the user; ends the program with status 1."""
@@ -38,7 +46,7 @@ class Command(Protocol):
 def find_commands(found: Iterable[EntryPoint] | None = None) -> dict[str, Command | CommandError]:
     """Command name -> command, or the error that kept it from loading, so that one bad wheel spoils only its own.
 
-    Two wheels that offer one name make that name an error.
+    Two wheels that offer one name make that name an error; so is one whose wheel is not installed.
     """
     commands: dict[str, Command | CommandError] = {}
     for entry in sorted(
@@ -48,6 +56,8 @@ def find_commands(found: Iterable[EntryPoint] | None = None) -> dict[str, Comman
             commands[entry.name] = CommandError(f"two installed packages offer the command {entry.name}")
         else:
             commands[entry.name] = _load(entry)
+    for name, wheel in _WHEEL_OF.items():
+        commands.setdefault(name, CommandError(f"it comes with the wheel {wheel}: pip install {wheel}"))
     return commands
 
 

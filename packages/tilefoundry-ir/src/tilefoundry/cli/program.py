@@ -33,7 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = {"show": show, **find_commands()}
     parser = build_parser(commands)
     try:
-        args = parser.parse_args(argv)
+        args, others = parser.parse_known_args(argv)
+        # What an absent command would have taken is not known; that it is absent is what there is to say.
+        if others and not isinstance(commands.get(args.command), CommandError):
+            parser.error(f"unrecognized arguments: {' '.join(others)}")
     except SystemExit as stop:  # argparse ends the process itself
         return stop.code if isinstance(stop.code, int) else USAGE
     if args.command is None:

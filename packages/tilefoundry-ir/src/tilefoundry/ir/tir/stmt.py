@@ -11,7 +11,7 @@ from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
 from tilefoundry.ir.tir.expr import BufferView
 from tilefoundry.ir.tir.tiles import TileAttention, TileContraction
-from tilefoundry.ir.types import Dim
+from tilefoundry.ir.types import Dim, TensorType
 
 __all__ = [
     "Abort",
@@ -19,6 +19,7 @@ __all__ = [
     "Accumulator",
     "Allocate",
     "Comment",
+    "ComputedOperand",
     "Contraction",
     "DispatchCall",
     "Evaluate",
@@ -174,11 +175,46 @@ class Evaluate:
 
 
 @dataclass(frozen=True, slots=True)
+class ComputedOperand:
+    """An operand of a ``Contraction`` that is computed while it is read, one rectangle after the other.
+
+    Attributes:
+        type: (batches..., rows, columns) of the operand, and what its elements are multiplied as.
+        target: the buffer that ``body`` writes: the element at (outer, inner) goes to
+            ``(outer - begin) * pitch + inner - inner_begin``.
+        pitch, batch, begin, end, inner_begin, inner_end: what ``body`` is told: the number of the product's batch, and
+            the rectangle.
+        along_rows: whether the inner axis is that of the rows, else that of the columns.
+        shared: the operand is the same in every batch, so that ``batch`` means nothing.
+        cost: scalar operations per element.
+        body: computes a rectangle.
+    """
+
+    type: TensorType
+    target: Var
+    pitch: Var
+    batch: Var
+    begin: Var
+    end: Var
+    inner_begin: Var
+    inner_end: Var
+    along_rows: bool
+    shared: bool
+    cost: int
+    body: tuple[TirStmt, ...]
+
+    @property
+    def bounds(self) -> tuple[Var, ...]:
+        """The index variables that ``body`` is told, in order."""
+        return (self.pitch, self.batch, self.begin, self.end, self.inner_begin, self.inner_end)
+
+
+@dataclass(frozen=True, slots=True)
 class Contraction:
     """``acc[..., i, j] = sum over k of lhs[..., i, k] * rhs[..., k, j]``, in blocks of rows, with an epilogue.
 
     Attributes:
-        lhs, rhs: operands of one rank; leading axes are batches, stride 0 repeats.
+        lhs, rhs: operands of one rank, in memory or computed; leading axes are batches, stride 0 repeats.
         destination: where the accumulator lies when its dtype is the accumulator's, else None (scratch).
         shape: extents of the accumulator, leading axes first.
         accumulator: the buffer that ``body`` reads a block from, row-major with row stride ``pitch``.
@@ -189,8 +225,8 @@ class Contraction:
         body: the epilogue; empty where the contraction itself is the result.
     """
 
-    lhs: BufferView
-    rhs: BufferView
+    lhs: BufferView | ComputedOperand
+    rhs: BufferView | ComputedOperand
     destination: BufferView | None
     shape: tuple[Dim, ...]
     accumulator: Var
@@ -306,10 +342,11 @@ TirStmt = Union[
 
 def bodies(stmt: TirStmt) -> tuple[tuple[TirStmt, ...], ...]:
     """The statement lists nested directly in ``stmt``."""
-    if isinstance(
-        stmt, (For, While, MeshScope, Parallel, Contraction, TileContraction, TileAttention, Guard)
-    ):
+    if isinstance(stmt, (For, While, MeshScope, Parallel, TileContraction, TileAttention, Guard)):
         return (stmt.body,)
+    if isinstance(stmt, Contraction):
+        operands = (stmt.lhs, stmt.rhs)
+        return (*(one.body for one in operands if isinstance(one, ComputedOperand)), stmt.body)
     if isinstance(stmt, If):
         return (stmt.then, stmt.orelse)
     if isinstance(stmt, DispatchCall):

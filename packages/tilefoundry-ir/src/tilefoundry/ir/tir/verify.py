@@ -12,6 +12,7 @@ from tilefoundry.ir.tir.stmt import (
     Accumulate,
     Accumulator,
     Allocate,
+    ComputedOperand,
     Contraction,
     DispatchCall,
     Evaluate,
@@ -128,7 +129,9 @@ class _Scope:
 
     def contraction(self, stmt: Contraction) -> None:
         for view in (stmt.lhs, stmt.rhs, stmt.destination):
-            if view is not None:
+            if isinstance(view, ComputedOperand):
+                self._inner(view.target, *view.bounds).stmts(view.body)
+            elif view is not None:
                 self.expr(view)
         for dim in stmt.shape:
             self.dim(dim)
