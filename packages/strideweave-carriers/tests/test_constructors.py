@@ -39,6 +39,42 @@ def test_from_torch_shares_memory_and_strides(view):
     assert torch.equal(sw.to_torch(tensor), source)
 
 
+@pytest.mark.parametrize(
+    "view", [lambda t: t.conj().imag, lambda t: torch._neg_view(t.real)], ids=["imag", "neg"]
+)
+def test_from_torch_copies_views_that_are_no_memory(view):
+    """Oracle: torch's own values, before and after the memory behind the view changes."""
+    base = torch.complex(torch.arange(4.0), torch.arange(4.0) + 1)
+    source = view(base)
+    assert source.is_neg()
+    expected, tensor = source.tolist(), sw.from_torch(source)
+    base.mul_(5)
+    assert tensor.tolist() == expected != source.tolist()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            torch.ones(2),
+            r"got a torch\.Tensor, .* gives: use it as it is, or pass from_torch\(it\)",
+        ),
+        (torch.nn.Parameter(torch.ones(2)), r"a torch\.Parameter, which"),
+        ([1.0], r"got list: pass what from_torch, from_numpy or an operation returns"),
+    ],
+)
+def test_to_torch_says_what_to_pass(given, message):
+    with pytest.raises(TypeError, match=message):
+        sw.to_torch(given)
+
+
+def test_to_torch_of_a_request_names_wait():
+    handle = sw.move_async(sw.ones(2), sw.CPU(0))
+    with pytest.raises(TypeError, match=r"a request that may be under way: pass what its wait\(\) returns"):
+        sw.to_torch(handle)
+    assert sw.to_torch(handle.wait()).tolist() == [1.0, 1.0]
+
+
 def test_from_torch_refuses_and_detaches():
     from torch._subclasses.fake_tensor import FakeTensorMode
 

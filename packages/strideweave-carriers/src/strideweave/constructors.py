@@ -72,7 +72,8 @@ def from_torch(source: torch.Tensor) -> Tensor:
     """``source`` seen as a Tensor: same shape and strides, shared memory, detached from torch's graph.
 
     The torch tensor's memory stays alive. Writes through torch are noticed by saved-value checks; writes
-    through numpy, DLPack or ``.data`` cannot be.
+    through numpy, DLPack or ``.data`` cannot be. A negated or conjugated view, such as ``x.conj().imag``, is a promise
+    of torch's and not memory: it is copied, and shares nothing.
 
     Raises:
         TypeError: no torch tensor, a fake or meta one, or an element type or device without a twin.
@@ -98,9 +99,7 @@ def to_torch(source: Tensor) -> torch.Tensor:
     Shares memory on CPU, CUDA and Metal carriers; otherwise copies to the host. Not connected to any graph.
     """
     if not isinstance(source, Tensor):
-        raise TypeError(
-            f"to_torch: expected a Tensor, got {type(source).__name__}; call wait() on a handle first"
-        )
+        raise TypeError(f"to_torch: expected a strideweave Tensor, got {_described(source)}")
     source.carrier.require_live("to_torch")
     carrier = source.carrier
     if not isinstance(carrier, TorchStorage):
@@ -110,6 +109,18 @@ def to_torch(source: Tensor) -> torch.Tensor:
         flat = carrier.flat()
         start = flat.storage_offset() + source.offset
         return flat.as_strided([s for s, _ in modes], [d for _, d in modes], start)
+
+
+def _described(source: object) -> str:
+    """What was given in place of a Tensor, and what to pass."""
+    import torch
+
+    kind = type(source).__name__
+    if isinstance(source, torch.Tensor):
+        return f"a torch.{kind}, which is what to_torch gives: use it as it is, or pass from_torch(it)"
+    if callable(getattr(source, "wait", None)):
+        return f"{kind}, a request that may be under way: pass what its wait() returns"
+    return f"{kind}: pass what from_torch, from_numpy or an operation returns"
 
 
 def from_numpy(source: numpy.ndarray) -> Tensor:
