@@ -37,9 +37,9 @@ bool blas_operand(Matrix<T> const& a, index_t rows, index_t columns, bool& trans
   return fits_int(ld);
 }
 
-/// c = a b by the loader's BLAS; false when there is none or an operand's strides do not suit it.
+/// c = a b, or c += a b, by the loader's BLAS; false when there is none or an operand's strides do not suit it.
 template <class T>
-bool blas_gemm(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, index_t m, index_t n, index_t k) {
+bool blas_gemm(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, index_t m, index_t n, index_t k, bool add = false) {
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
     auto* gemm = [] {
       if constexpr (std::is_same_v<T, float>) return tilefoundry::detail::blas_sgemm.load(std::memory_order_relaxed);
@@ -51,8 +51,8 @@ bool blas_gemm(Matrix<const T> a, Matrix<const T> b, Matrix<T> c, index_t m, ind
     if (!blas_operand(a, m, k, ta, lda) || !blas_operand(b, k, n, tb, ldb) || !blas_operand(c, m, n, tc, ldc))
       return false;
     if (tc) return false;
-    gemm(101, ta ? 112 : 111, tb ? 112 : 111, int(m), int(n), int(k), T(1), a.data, int(lda), b.data, int(ldb), T(0),
-         c.data, int(ldc));
+    gemm(101, ta ? 112 : 111, tb ? 112 : 111, int(m), int(n), int(k), T(1), a.data, int(lda), b.data, int(ldb),
+         T(add ? 1 : 0), c.data, int(ldc));
     return true;
   }
   return false;
@@ -88,9 +88,9 @@ void panel_product(A const* a, A const* panel, index_t k, int rows, A (&out)[pan
     }
 }
 
-/// c = a b in the accumulator type A, panels of b packed and shared out over threads.
+/// c = a b, or c += a b, in the accumulator type A, panels of b packed and shared out over threads.
 template <class A, class TA, class TB, class TC>
-void blocked_gemm(Matrix<TA> a, Matrix<TB> b, Matrix<TC> c, index_t m, index_t n, index_t k) {
+void blocked_gemm(Matrix<TA> a, Matrix<TB> b, Matrix<TC> c, index_t m, index_t n, index_t k, bool add = false) {
   std::vector<A> wide_a(static_cast<std::size_t>(m * k));
   parallel_for(m, k, [&](index_t begin, index_t end) {
     widen_rows<A>(a, begin, end - begin, k, wide_a.data() + begin * k);
@@ -110,8 +110,10 @@ void blocked_gemm(Matrix<TA> a, Matrix<TB> b, Matrix<TC> c, index_t m, index_t n
         const int rows = static_cast<int>(m - i0 < panel_rows ? m - i0 : panel_rows);
         panel_product(wide_a.data() + i0 * k, panel.data(), k, rows, out);
         for (int i = 0; i < rows; ++i)
-          for (int j = 0; j < columns; ++j)
-            c.data[(i0 + i) * c.row + (j0 + j) * c.column] = convert<TC>(out[i][j]);
+          for (int j = 0; j < columns; ++j) {
+            TC& to = c.data[(i0 + i) * c.row + (j0 + j) * c.column];
+            to = convert<TC>(add ? add_op{}(convert<A>(to), out[i][j]) : out[i][j]);
+          }
       }
     }
   });

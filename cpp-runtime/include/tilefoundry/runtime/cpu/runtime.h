@@ -6,6 +6,7 @@
 #include <tilefoundry/runtime/cpu/binary.h>
 #include <tilefoundry/runtime/cpu/cast.h>
 #include <tilefoundry/runtime/cpu/contract.h>
+#include <tilefoundry/runtime/cpu/contract_computed.h>
 #include <tilefoundry/runtime/cpu/conv2d.h>
 #include <tilefoundry/runtime/cpu/copy.h>
 #include <tilefoundry/runtime/cpu/dtype.h>

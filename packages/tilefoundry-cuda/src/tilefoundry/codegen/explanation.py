@@ -8,8 +8,9 @@ from typing import Any
 
 from tilefoundry.codegen.cpu.nest import ARRANGE, MEMORY_OPS, Nest, is_matmul
 from tilefoundry.codegen.cpu.schedule.plan import sample
+from tilefoundry.codegen.cpu.schedule.prologues import prologue_refusal as cpu_refusal
 from tilefoundry.codegen.cpu.schedule.whole import WHOLE_OPS
-from tilefoundry.codegen.cuda.schedule import prologue_refusal
+from tilefoundry.codegen.cuda.schedule import prologue_refusal as cuda_refusal
 from tilefoundry.codegen.cuda.schedule.whole import CUDA_WHOLE_OPS
 from tilefoundry.codegen.cuda.spreads import flattened
 from tilefoundry.codegen.launch_paths import launch_records
@@ -265,8 +266,8 @@ def _reason(above: Function | PrimFunction, below: Function | PrimFunction, kind
 
 
 _REFUSALS: dict[str, Callable[[Nest], str | None]] = {
-    "cpu": lambda nest: "tf.matmul reads its operands from memory",
-    "cuda": prologue_refusal,
+    "cpu": cpu_refusal,
+    "cuda": cuda_refusal,
 }
 
 

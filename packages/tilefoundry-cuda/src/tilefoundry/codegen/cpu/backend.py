@@ -15,6 +15,7 @@ from tilefoundry.codegen.cpu.launches import KeepLaunches
 from tilefoundry.codegen.cpu.link import SOURCE, cpu_program_key, link_cpu
 from tilefoundry.codegen.cpu.place import Place
 from tilefoundry.codegen.cpu.prims import LowerPrims, OnFunctions
+from tilefoundry.codegen.cpu.schedule.prologues import accepts
 from tilefoundry.codegen.cpu.share import ShareKernels
 from tilefoundry.codegen.launch_paths import launch_records, with_ranges
 from tilefoundry.codegen.linkable import LinkableModule
@@ -46,7 +47,7 @@ _PLACING: tuple[Pass, ...] = (
     Canonicalise(),
     RemoveDeadCode(),
     CheckSupported("cpu"),
-    Place(),
+    Place(accepts=accepts),
 )
 """From HIR to kernels and an entry that calls them."""
 

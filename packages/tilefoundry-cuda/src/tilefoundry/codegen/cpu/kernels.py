@@ -8,7 +8,8 @@ from tilefoundry.codegen.cpu.decompose import DecomposeRows
 from tilefoundry.codegen.cpu.kernel_calls import map_kernels
 from tilefoundry.codegen.cpu.launches import Levels
 from tilefoundry.codegen.cpu.nest import Nest
-from tilefoundry.codegen.cpu.partition import any_nest, reads_inside
+from tilefoundry.codegen.cpu.partition import reads_inside
+from tilefoundry.codegen.cpu.schedule.prologues import accepts
 from tilefoundry.codegen.cpu.schedule.whole import is_whole_op
 from tilefoundry.ir.core.expr import Bind, Call
 from tilefoundry.ir.core.module import Module
@@ -31,7 +32,7 @@ def is_kernel(function: Function) -> bool:
     if is_whole_op(function):
         return all(bind.value.op.name == "tuple_get_item" for bind in binds[1:])  # type: ignore[union-attr]  # Calls
     nest = Nest.of(binds, grow=True)
-    return nest is not None and any_nest(nest) and not reads_inside(binds)
+    return nest is not None and accepts(nest) and not reads_inside(binds)
 
 
 @dataclass(frozen=True, slots=True)

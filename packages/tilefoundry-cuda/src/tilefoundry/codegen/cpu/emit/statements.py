@@ -19,7 +19,9 @@ from tilefoundry.ir.tir import (
     Accumulate,
     Accumulator,
     Allocate,
+    BufferView,
     Comment,
+    ComputedOperand,
     Contraction,
     Evaluate,
     For,
@@ -203,15 +205,23 @@ class StatementEmitter:
 
     def _contraction(self, stmt: Contraction) -> None:
         whole = "true" if stmt.whole_rows else "false"
-        lhs, rhs = view_text(stmt.lhs, self.names), view_text(stmt.rhs, self.names)
         kind = dtype_name(_dtype(stmt.accumulator))
-        self.out.line(f"const auto lhs_ = {lhs};")
-        self.out.line(f"const auto rhs_ = {rhs};")
+        self._operand("lhs_", stmt.lhs)
+        self._operand("rhs_", stmt.rhs)
+        shape = ", ".join(dim_text(dim, self.names) for dim in stmt.shape)
+        computed = any(isinstance(one, ComputedOperand) for one in (stmt.lhs, stmt.rhs))
         if stmt.destination is not None:
             self.out.line(f"const auto dst_ = {view_text(stmt.destination, self.names)};")
+        elif computed:
+            self.out.line(
+                f"const auto dst_ = make_view<{len(stmt.shape)}>(static_cast<{kind}*>(nullptr), {{{shape}}});"
+            )
+        if computed:
+            depth = dim_text(stmt.lhs.type.shape[-1], self.names)  # type: ignore[union-attr]  # a tensor
+            call = f"ops::contract_computed<{whole}>(lhs_, rhs_, {depth}, dst_, "
+        elif stmt.destination is not None:
             call = f"ops::contract<{whole}>(lhs_, rhs_, dst_, "
         else:
-            shape = ", ".join(dim_text(dim, self.names) for dim in stmt.shape)
             call = f"ops::contract_in_scratch<{whole}, {kind}>(lhs_, rhs_, {{{shape}}}, "
         if not stmt.body:
             self.out.line(f"{call}ops::no_epilogue{{}});")
@@ -221,6 +231,18 @@ class StatementEmitter:
         head = f"{call}[{self._captures(stmt)}]({kind}* {self.name(stmt.accumulator)}, {params}) {{"
         with self.out.block(head, "});"):
             self.stmts(stmt.body)
+
+    def _operand(self, name: str, operand: BufferView | ComputedOperand) -> None:
+        """The operand under ``name``: a view, or what computes a rectangle of it."""
+        if isinstance(operand, BufferView):
+            self.out.line(f"const auto {name} = {view_text(operand, self.names)};")
+            return
+        kind = dtype_name(_dtype(operand.target))
+        flags = ", ".join("true" if flag else "false" for flag in (operand.shared, operand.along_rows))
+        params = ", ".join(f"index_t {self.name(var)}" for var in operand.bounds)
+        head = f"const auto {name} = ops::computed<{kind}, {flags}>([=]({kind}* {self.name(operand.target)}, {params}) "
+        with self.out.block(f"{head}TILEFOUNDRY_CHUNK {{", f"}}, {operand.cost});"):
+            self.stmts(operand.body)
 
     def _launch(self, stmt: Launch) -> None:
         call = f"{kernel_name(stmt.callee)}({', '.join(self.expr(arg) for arg in stmt.args)});"

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from tilefoundry.codegen.cpu.schedule.phases import RowPasses, coordinates, row_buffers, spilled_values
 from tilefoundry.codegen.cpu.schedule.plan import Loop, Plan
+from tilefoundry.codegen.cpu.schedule.prologues import computed_operand
 from tilefoundry.codegen.cpu.schedule.scope import Scope, buffer_var, index_var
 from tilefoundry.codegen.cpu.views import View
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.passes import Names
-from tilefoundry.ir.tir import Apply, BufferView, Contraction, For, Load, TirStmt
+from tilefoundry.ir.tir import (
+    Apply,
+    BufferView,
+    ComputedOperand,
+    Contraction,
+    For,
+    Load,
+    TirStmt,
+    compute_dtype,
+)
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, scalar
 from tilefoundry.ir.types.dim import product
 
@@ -22,7 +32,7 @@ def schedule_contraction(plan: Plan, names: Names, faults: dict[str, Var]) -> tu
     call = plan.call(root)
     assert isinstance(call.type, TensorType)
     shape = call.type.shape
-    lhs, rhs = (_operand(plan.views[arg.name], len(shape)) for arg in call.args)  # type: ignore[union-attr]  # matmul takes tensors
+    lhs, rhs = _operands(plan, names, len(shape))
     dtype = accumulator_type(call.type.dtype)
     direct = _direct_output(plan, root, dtype)
     accumulator = Var(TensorType((), dtype), names.fresh(f"{root}_block"))
@@ -65,6 +75,21 @@ def view_expr(
         if axis is not None:
             strides[axis] = stride
     return BufferView(TensorType(shape, view.dtype), buffer_var(view), view.offset, tuple(strides))
+
+
+def _operands(plan: Plan, names: Names, rank: int) -> tuple[BufferView | ComputedOperand, ...]:
+    """Both operands: where they lie, or computed; beside a computed one a small float is widened as it is read."""
+    assert plan.nest.matmul is not None
+    prologues = dict(plan.nest.prologues)
+    out: list[BufferView | ComputedOperand] = []
+    for position, arg in enumerate(plan.call(plan.nest.matmul).args):
+        assert isinstance(arg, Var) and isinstance(arg.type, TensorType)
+        widened = bool(prologues) and compute_dtype(arg.type.dtype) is not arg.type.dtype
+        computed = position in prologues or widened
+        out.append(
+            computed_operand(plan, names, position) if computed else _operand(plan.views[arg.name], rank)
+        )
+    return tuple(out)
 
 
 def _operand(view: View, rank: int) -> BufferView:
