@@ -79,6 +79,7 @@ RULES = {
     "dsl.scopes": "Names resolve through every enclosing scope, innermost first.",
     "dsl.topologies-first": "Levels are known before a body is read; nested classes look outward, () stops.",
     "dsl.converters": "A converter is an HIR function from raw names to the weight's exact type.",
+    "dsl.commas": "An entry that lacks the comma of a one-entry tuple is shown with it.",
     "dsl.one-converter": "A second converter for one weight is an error, across functions too.",
     "dsl.specialise": "Variants over one DimVar partition its range; the base's body is pass.",
     "dsl.literals": "Floats take the float dtype beside them; ints mix with integer tensors only.",

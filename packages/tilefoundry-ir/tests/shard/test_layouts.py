@@ -150,7 +150,7 @@ def test_layouts_that_say_nothing_sensible_are_refused(build, message: str) -> N
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: layout_from_sugar((4,), 4), "written as a tuple of extents"),
+        (lambda: layout_from_sugar((4,), 4), "a layout is a tuple of extents"),
         (lambda: layout_from_sugar((4,), ("a",)), "an extent or extent @ axis"),
         (lambda: layout_from_sugar((4,), ((4,), {P("sum")})), "set beside a layout holds"),
         (lambda: "4" @ M.x, "splits an int or a dim"),

@@ -25,6 +25,7 @@ from tilefoundry.ir.tir.expr import BufferView
 from tilefoundry.ir.tir.ops import SCALAR_OPS
 from tilefoundry.ir.tir.stmt import Abort
 from tilefoundry.ir.types import Dim, DType, TensorType, bounds
+from tilefoundry.ir.types.written import as_entries
 
 __all__ = ["PRIM_CALLS", "Allocation", "Joining", "LoopOver"]
 
@@ -98,6 +99,8 @@ def _tensor_view(
 ) -> BufferView:
     base = view(ctx, node, src)
     assert isinstance(base.type, TensorType)
+    shape = as_entries("T.tensor_view: shape is a tuple of extents", shape)
+    strides = as_entries("T.tensor_view: strides are a tuple with one entry per extent", strides)
     if len(shape) != len(strides):
         raise TypeError(f"T.tensor_view takes one stride per extent, got {len(shape)} and {len(strides)}")
     for dim in (*shape, *strides, offset):

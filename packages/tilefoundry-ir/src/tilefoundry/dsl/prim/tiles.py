@@ -122,13 +122,13 @@ def _extents(tile: Any) -> tuple[int, ...] | None:
     if tile is None:
         return None
     if not isinstance(tile, (tuple, list)):
-        raise TypeError(f"tile= is a tuple of ints, got {describe(tile)}")
+        raise TypeError(f"tile= is a tuple of ints, one per axis of a tile, got {describe(tile)}")
     return tuple(tile)
 
 
 def _pair(cluster: Any) -> tuple[int, int]:
     if not isinstance(cluster, (tuple, list)) or len(cluster) != 2:
-        raise TypeError(f"cluster= is (rows, columns), got {describe(cluster)}")
+        raise TypeError(f"cluster= is (rows, columns), two ints such as (2, 1), got {describe(cluster)}")
     return (cluster[0], cluster[1])
 
 

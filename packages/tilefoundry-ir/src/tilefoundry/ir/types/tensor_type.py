@@ -9,6 +9,7 @@ from typing import Any, Union
 from tilefoundry.ir.types.dim import Dim, DimExpr, DimVar, bounds, dim_vars, evaluate_dim, product
 from tilefoundry.ir.types.dtype import DType
 from tilefoundry.ir.types.storage import StorageKind
+from tilefoundry.ir.types.written import as_entries
 
 __all__ = ["TensorType", "TupleType", "Type", "scalar", "type_dim_vars"]
 
@@ -33,7 +34,11 @@ class TensorType:
     storage: StorageKind = StorageKind.UNDECIDED
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(_checked_extent(dim) for dim in _as_tuple(self.shape)))
+        object.__setattr__(
+            self,
+            "shape",
+            tuple(_checked_extent(dim) for dim in as_entries("a shape is a tuple of extents", self.shape)),
+        )
         object.__setattr__(self, "dtype", DType.from_name(self.dtype))
         object.__setattr__(self, "storage", StorageKind.from_name(self.storage))
 
@@ -114,12 +119,6 @@ def type_dim_vars(type_: Type) -> tuple[DimVar, ...]:
     else:
         parts = [var for dim in type_.shape for var in dim_vars(dim)]
     return tuple(dict.fromkeys(parts))
-
-
-def _as_tuple(shape: object) -> tuple[Any, ...]:
-    if isinstance(shape, (list, tuple)):
-        return tuple(shape)
-    raise TypeError(f"a shape is a tuple of extents, got {shape!r}; write (n,) for one axis")
 
 
 def _checked_extent(dim: object) -> Dim:

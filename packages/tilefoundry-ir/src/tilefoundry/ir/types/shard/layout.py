@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tilefoundry.ir import layout as algebra
 from tilefoundry.ir.types.dim import Dim, DimExpr, DimVar, bounds, evaluate_dim, product
+from tilefoundry.ir.types.written import as_entries
 
 __all__ = ["ComposedLayout", "Empty", "Layout", "c_order"]
 
@@ -47,11 +48,17 @@ class Layout:
     strides: tuple[Dim, ...] | None = None
 
     def __post_init__(self) -> None:
-        shape = tuple(_checked("extent", dim) for dim in _modes("shape", self.shape))
+        shape = tuple(
+            _checked("extent", dim)
+            for dim in as_entries("Layout: shape is a tuple with one entry per mode", self.shape)
+        )
         object.__setattr__(self, "shape", shape)
         if self.strides is None:
             return
-        strides = tuple(_checked("stride", dim) for dim in _modes("strides", self.strides))
+        strides = tuple(
+            _checked("stride", dim)
+            for dim in as_entries("Layout: strides is a tuple with one entry per mode", self.strides)
+        )
         if len(strides) != len(shape):
             raise ValueError(
                 f"Layout: {len(shape)} extents {self.shape} but {len(strides)} strides {self.strides}"
@@ -153,12 +160,6 @@ def c_order(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
         strides.append(step)
         step = step * extent
     return tuple(reversed(strides))
-
-
-def _modes(what: str, modes: object) -> tuple[object, ...]:
-    if isinstance(modes, (tuple, list)):
-        return tuple(modes)
-    raise TypeError(f"Layout: {what} is a tuple with one entry per mode, got {modes!r}")
 
 
 def _checked(what: str, dim: object) -> Dim:

@@ -11,6 +11,7 @@ from tilefoundry.ir.types.dim import Dim
 from tilefoundry.ir.types.shard.axis import MeshAxis
 from tilefoundry.ir.types.shard.layout import Layout
 from tilefoundry.ir.types.shard.topology import Topology, positive_extent
+from tilefoundry.ir.types.written import as_entries
 
 __all__ = ["Mesh", "make_mesh"]
 
@@ -134,13 +135,24 @@ class Mesh:
 
 
 def make_mesh(
-    levels: Sequence[Topology], shape: Sequence[Dim] | None = None, names: Sequence[str] | None = None
+    levels: Topology | Sequence[Topology],
+    shape: Sequence[Dim] | None = None,
+    names: str | Sequence[str] | None = None,
 ) -> Mesh:
-    """A mesh over ``levels``; without ``shape`` one axis per level, named after it."""
-    extents = tuple(level.extent for level in levels) if shape is None else tuple(shape)
+    """A mesh over ``levels``; without ``shape`` one axis per level, named after it. One level or name may stand bare.
+
+    Raises:
+        TypeError, ValueError: as ``Mesh``.
+    """
+    levels = (
+        (levels,)
+        if isinstance(levels, Topology)
+        else as_entries("make_mesh: levels are Topology objects", levels)
+    )
+    extents = tuple(level.extent for level in levels) if shape is None else shape
     if names is None:
         names = tuple(level.name for level in levels) if shape is None else ()
-    return Mesh(tuple(levels), Layout(extents), tuple(names))
+    return Mesh(tuple(levels), _settled(extents), (names,) if isinstance(names, str) else tuple(names))
 
 
 def _levels(given: Any) -> tuple[Level, ...]:
@@ -171,7 +183,11 @@ def _resolve(level: Level, known: dict[str, Topology]) -> Topology:
 
 
 def _settled(given: Any) -> Layout:
-    layout = given if isinstance(given, Layout) else Layout(given)
+    layout = (
+        given
+        if isinstance(given, Layout)
+        else Layout(as_entries("a Mesh's axes are a tuple of extents", given))
+    )
     if not layout.rank:
         raise ValueError("a Mesh needs at least one axis")
     extents = tuple(positive_extent("Mesh", extent) for extent in layout.shape)

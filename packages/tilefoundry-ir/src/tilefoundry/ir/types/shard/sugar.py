@@ -12,6 +12,7 @@ from tilefoundry.ir.types.shard.divide import exact_quotient
 from tilefoundry.ir.types.shard.layout import ComposedLayout, Layout
 from tilefoundry.ir.types.shard.mesh import Mesh
 from tilefoundry.ir.types.shard.shard_layout import ShardLayout
+from tilefoundry.ir.types.written import as_entries
 
 __all__ = ["AnyLayout", "layout_from_sugar"]
 
@@ -91,7 +92,7 @@ def _use(used: set[int], position: int, name: str, text: str) -> None:
 
 def _parts(written: Any) -> tuple[tuple[Any, ...], tuple[PartialOver, ...]]:
     if not isinstance(written, tuple):
-        raise TypeError(f"a layout is written as a tuple of extents, or is a layout record, got {written!r}")
+        as_entries("a layout is a tuple of extents, or a layout record", written)
     if written and isinstance(written[-1], (set, frozenset)):
         entries = written[:-1]
         if len(entries) == 1 and isinstance(entries[0], tuple):
