@@ -56,6 +56,9 @@ class Library:
                 self.queued[stream] += 1
         return status
 
+    def queue(self, target, source, nbytes, stream):
+        return self.copy(target, source, nbytes, stream)
+
     def stream_query(self, stream):
         busy = self.done[stream] < self.queued[stream]
         return self._status("stream_query", driver.NOT_READY if busy else 0)

@@ -21,7 +21,7 @@ class Late:
     def __init__(self):
         self.pending, self.events = [], {}
 
-    def copy(self, target, source, nbytes, stream):
+    def queue(self, target, source, nbytes, stream):
         self.pending.append((target, source, nbytes))
         return 0
 

@@ -94,12 +94,11 @@ class Marks:
 
     def take(self) -> Any:
         """An event that stands for everything queued on the stream so far."""
+        if not driver.is_there():
+            return self._stream.record_event()
         try:
-            # Only the driver's are given back.
             event = self._free.pop()
         except IndexError:
-            if not driver.is_there():
-                return self._stream.record_event()
             event = driver.Event(self._stream)
         event.record()
         return event

@@ -34,24 +34,28 @@ Batch = Callable[[int, int, int, int, int], int]
 
 
 class Calls:
-    """The driver's functions, with their types said once."""
+    """The driver's functions, with their types said once.
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    Those of ``quick`` keep the interpreter to themselves: they return in microseconds, after which a thread that had
+    let others in would wait for its next turn, five milliseconds beside one that only runs Python. The rest may block.
+    """
+
+    def __init__(self, library: ctypes.CDLL, quick: ctypes.CDLL) -> None:
         handle = ctypes.c_void_p
         self.reason = library.cuGetErrorString
-        self.copy = library.cuMemcpyAsync
+        self.copy, self.queue = library.cuMemcpyAsync, quick.cuMemcpyAsync
         # Addresses of devices are 64-bit integers to the driver; as handles they convert in a third of the time.
-        self.copy.argtypes = handle, handle, ctypes.c_size_t, handle
-        self.stream_query, self.stream_synchronize = library.cuStreamQuery, library.cuStreamSynchronize
-        self.event_create, self.event_record = library.cuEventCreate, library.cuEventRecord
-        self.event_query, self.event_synchronize = library.cuEventQuery, library.cuEventSynchronize
+        self.copy.argtypes = self.queue.argtypes = handle, handle, ctypes.c_size_t, handle
+        self.stream_query, self.stream_synchronize = quick.cuStreamQuery, library.cuStreamSynchronize
+        self.event_create, self.event_record = library.cuEventCreate, quick.cuEventRecord
+        self.event_query, self.event_synchronize = quick.cuEventQuery, library.cuEventSynchronize
         self.event_record.argtypes = handle, handle
-        self.wait_event = library.cuStreamWaitEvent
+        self.wait_event = quick.cuStreamWaitEvent
         self.wait_event.argtypes = handle, handle, ctypes.c_uint
         for call in (self.stream_query, self.stream_synchronize, self.event_query, self.event_synchronize):
             call.argtypes = (handle,)
-        self.copy_batch = _batched(library)
-        self.write_word = getattr(library, "cuStreamWriteValue32_v2", None)
+        self.copy_batch = _batched(quick)
+        self.write_word = getattr(quick, "cuStreamWriteValue32_v2", None)
         if self.write_word is not None:
             self.write_word.argtypes = handle, handle, ctypes.c_uint, ctypes.c_uint
 
@@ -98,7 +102,7 @@ def _batched(library: ctypes.CDLL) -> Batch | None:
 @cache
 def _calls() -> Calls | None:
     try:
-        return Calls(ctypes.CDLL("libcuda.so.1"))
+        return Calls(ctypes.CDLL("libcuda.so.1"), ctypes.PyDLL("libcuda.so.1"))
     except (OSError, AttributeError):
         return None
 
@@ -109,6 +113,14 @@ def is_there() -> bool:
 
 
 _bound = threading.local()
+
+
+@cache
+def _alone() -> bool:
+    """Whether there is one device, so that every context is its."""
+    import torch
+
+    return torch.cuda.device_count() == 1
 
 
 def _bind(stream: torch.cuda.Stream) -> None:
@@ -126,7 +138,7 @@ def _on(stream: torch.cuda.Stream, call: Callable[..., int], *args: Any) -> int:
     """
     if getattr(_bound, "generation", None) != forks.generation:
         _bind(stream)
-    if not stream.cuda_stream:
+    if not stream.cuda_stream and not _alone():
         import torch
 
         if torch._C._cuda_getDevice() != stream.device_index:
@@ -170,7 +182,7 @@ def copy(target: int, source: int, nbytes: int, stream: torch.cuda.Stream) -> No
     Raises:
         RuntimeError: the driver refuses; nothing was queued.
     """
-    status = _on(stream, _calls().copy, target, source, nbytes, stream.cuda_stream)  # type: ignore[union-attr] # the caller has asked
+    status = _on(stream, _calls().queue, target, source, nbytes, stream.cuda_stream)  # type: ignore[union-attr] # the caller has asked
     if status:
         _check(status, f"copy of {nbytes} bytes")
 
@@ -260,7 +272,7 @@ class Event:
     def record(self) -> None:
         """Stand for everything queued so far on the stream that the event was made for."""
         stream, raw = self.stream, self._raw
-        if raw and getattr(_bound, "generation", None) == forks.generation:
+        if (raw or _alone()) and getattr(_bound, "generation", None) == forks.generation:
             status = _calls().event_record(self._handle, raw)  # type: ignore[union-attr] # it was made
         else:
             status = _on(stream, _calls().event_record, self._handle, raw)  # type: ignore[union-attr] # likewise

@@ -15,7 +15,7 @@ from ...tensor import Tensor, attach, made
 from .awaiting import AwaitProjection
 from .gather_node import gather_node
 from .packing import Packing
-from .projection import Projection
+from .projection import Projection, Queue
 from .request import Request
 from .reserve import choose_victims, new_batch
 from .selection import TileSelection
@@ -33,38 +33,36 @@ class Arrival:
 
     __slots__ = (
         "_batch",
+        "_codes",
         "_failure",
         "_form",
         "_held",
         "_making",
         "_node",
         "_ready",
+        "queue",
         "request",
         "tensor",
-        "work",
     )
 
     def __init__(
         self, carrier: TiledEvictable, request: Request, batch: Batch, ready: list[TileRecord]
     ) -> None:
         self.request, self._batch, self._ready = request, batch, ready
-        self.work: Projection | None = None
+        self.queue = Queue([])
         self.tensor: Tensor | None = None
         self._failure: BaseException | None = None
         self._making = _thread.allocate_lock()
         # Of two threads that give the carrier back one finds it gone.
         self._held = [carrier]
 
-    def begin(self, codes: tuple[int, ...], form: Packing, node: Any) -> Projection:
+    def begin(self, codes: tuple[int, ...], form: Packing, node: Any) -> None:
         """Submit the load. What this raises means that nothing was submitted."""
-        core, request = self.request.core, self.request
-        self._form, self._node = form, node
-        work = self.work = Projection(core, request, codes, form, None, core.mover.unordered())
+        self._codes, self._form, self._node = codes, form, node
         # Whoever waits makes room for the values while they are on their way.
-        request.completion.assist(self)
+        self.request.completion.assist(self)
         self._batch.start_straight()
         self._batch.arrived.add_callback(self.arrived)
-        return work
 
     def help(self) -> None:
         """Make the compact tensor, if nobody has; a failure is the request's, and comes when it gathers."""
@@ -89,16 +87,20 @@ class Arrival:
         self.request.guarded(self._gather)
 
     def _gather(self) -> None:
-        batch, work = self._batch, self.work
-        if batch.arrived.error is None and work is not None:
-            self.help()
-            if self._failure is not None or self.tensor is None:
-                raise self._failure or AssertionError("no compact tensor was made")
-            work.target = self.tensor.carrier
-            tiles = [(load.record.code, load.target) for load in batch.loads]
-            # Those that were there are pinned, and are there still.
-            tiles += [(r.code, r.primary) for r in self._ready if r.primary is not None]
-            work.use(tiles, [])
+        batch, request, core = self._batch, self.request, self.request.core
+        if batch.arrived.error is not None:
+            return
+        self.help()
+        if self._failure is not None or self.tensor is None:
+            raise self._failure or AssertionError("no compact tensor was made")
+        work = Projection(
+            *(core, request, self._codes, self._form, self.tensor.carrier),
+            *(core.mover.unordered(), self.queue),
+        )
+        tiles = [(load.record.code, load.target) for load in batch.loads]
+        # Those that were there are pinned, and are there still.
+        tiles += [(r.code, r.primary) for r in self._ready if r.primary is not None]
+        work.use(tiles, [])
 
     def publish(self) -> Tensor:
         """Let the compact tensor be used; the second call does nothing more."""
@@ -111,8 +113,7 @@ class Arrival:
 
     def abandon(self) -> None:
         """Give everything back after a failure."""
-        if self.work is not None:
-            self.work.queue.close(self.request.error)
+        self.queue.close(self.request.error)
         self._let_go()
 
     def _let_go(self) -> None:
@@ -151,11 +152,11 @@ def project_arriving(
     arrival = Arrival(carrier, request, *entered)
     request.finish, request.abandon = arrival.publish, arrival.abandon
     try:
-        work = arrival.begin(codes, form, gather_node(carrier, tensor, selection))
+        arrival.begin(codes, form, gather_node(carrier, tensor, selection))
     except BaseException as error:
         request.withdraw(error)
         raise
-    return AwaitProjection(request, work.queue, arrival.publish, arrival.lend)
+    return AwaitProjection(request, arrival.queue, arrival.publish, arrival.lend)
 
 
 def _enter(

@@ -9,7 +9,7 @@ from ... import seam
 from ...kernels import kernel_for, transpose
 from ..torch_storage import outside_inference, plain_torch
 from .core import Core
-from .indices import index_tensor, sent_index
+from .indices import index_tensor
 from .mover import CAPTURED
 from .packing import Packing
 from .slots import Slab, Slot
@@ -61,8 +61,7 @@ def gather_fresh(core: Core, standing: Standing, packing: Packing, here: Any) ->
     if known is not None and known[0] is here:
         index = known[1]
     else:
-        make = index_tensor if here is CAPTURED else sent_index
-        index = make(standing.places, rows.device)
+        index = core.mover.index(here, standing.places, rows.device)
         if index is None:
             return None
         if here is not CAPTURED:

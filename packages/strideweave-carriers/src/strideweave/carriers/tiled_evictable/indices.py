@@ -51,19 +51,9 @@ def index_tensor(indices: tuple[int, ...], device: torch.device) -> torch.Tensor
     if kept is None:
         if torch.cuda.is_current_stream_capturing():
             return None
-        kept = _by_stream[key] = _sent(indices, device, key[1])
+        kept = _by_stream[key] = _sent(indices, device)
         _trim(_by_stream)
     return kept[0]
-
-
-def sent_index(indices: tuple[int, ...], device: torch.device) -> torch.Tensor | None:
-    """``index_tensor`` for a caller that keeps it and is not being captured: nothing is looked up, nothing kept."""
-    import torch
-
-    if device.type != "cuda" or len(indices) > WORDS // 2 or not driver.is_there():
-        return index_tensor(indices, device)
-    raw = torch._C._cuda_getCurrentRawStream(device.index)
-    return (_senders.get((device.index, raw)) or _sender(device, raw)).send(indices)
 
 
 def settle_index(indices: tuple[int, ...], device: torch.device) -> torch.Tensor:
@@ -76,13 +66,12 @@ def settle_index(indices: tuple[int, ...], device: torch.device) -> torch.Tensor
     return made
 
 
-def _sent(indices: tuple[int, ...], device: torch.device, raw: int) -> tuple[torch.Tensor, Any]:
+def _sent(indices: tuple[int, ...], device: torch.device) -> tuple[torch.Tensor, Any]:
     """``indices`` on their way to the device on the current stream, and what must live as long."""
     import torch
 
     if len(indices) <= WORDS // 2 and driver.is_there():
-        sender = _senders.get((device.index, raw)) or _sender(device, raw)
-        return sender.send(indices), None
+        return sender_for(device).send(indices), None
     with plain_torch():
         staged = torch.tensor(indices, dtype=torch.int64, device="cpu", pin_memory=True)
         return staged.to(device, non_blocking=True), staged
@@ -99,7 +88,9 @@ class Sender:
     def __init__(self, stream: torch.cuda.Stream, device: torch.device) -> None:
         import torch
 
-        self._stream, self._device, self._size = stream, device, WORDS // 2
+        self._stream, self._device = stream, device
+        self.size = WORDS // 2
+        """How many indices are sent at once at the most."""
         with beside_captures(), plain_torch():
             self._words = torch.empty(WORDS, dtype=torch.int64, device="cpu", pin_memory=True)
             self._sent = [driver.Event(stream) for _ in range(2)]
@@ -113,9 +104,9 @@ class Sender:
         """``indices``, at most half of the words, as a tensor for work on the stream from now on."""
         count = len(indices)
         with self._lock:
-            if self._used + count > self._size:
+            if self._used + count > self.size:
                 self._turn()
-            used, at = self._used, self._half * self._size + self._used
+            used, at = self._used, self._half * self.size + self._used
             self._used += count
             self._view[at : at + count] = array("q", indices)
             driver.copy(self._goal + 8 * used, self._base + 8 * at, 8 * count, self._stream)
@@ -134,7 +125,7 @@ class Sender:
         import torch
 
         with plain_torch():
-            self._made = torch.empty(self._size, dtype=torch.int64, device=self._device)
+            self._made = torch.empty(self.size, dtype=torch.int64, device=self._device)
         self._goal, self._used = self._made.data_ptr(), 0
 
 
@@ -142,8 +133,14 @@ _senders: dict[tuple[int, int], Sender] = {}
 _guard = threading.Lock()
 
 
-def _sender(device: torch.device, raw: int) -> Sender:
-    key = device.index, raw
+def sender_for(device: torch.device) -> Sender:
+    """The sender of the calling thread's stream of ``device``, made at first use."""
+    import torch
+
+    key = device.index, torch._C._cuda_getCurrentRawStream(device.index)
+    found = _senders.get(key)
+    if found is not None:
+        return found
     with _guard:
         found = _senders.get(key)
         if found is None:

@@ -13,9 +13,10 @@ from ... import seam
 from ...dtypes import DType
 from ...movement.completion import Completion
 from ...movement.pool import BACKGROUND, DEMAND, pool
-from ...movement.transfer import Run, runs_of, transfer_for
+from ...movement.transfer import Run, transfer_for
 from ..base import Carrier
 from ..torch_storage import outside_inference
+from .indices import index_tensor
 
 HERE = object()
 """The calling thread, where no stream is involved."""
@@ -51,16 +52,18 @@ def grouped(moves: Iterable[Move]) -> dict[tuple[Carrier, Carrier], list[Run]]:
 
 def joined(spans: list[tuple[int, int, int]]) -> list[Run]:
     """``(source, target, nbytes)``, in order of source, as runs; neighbours on both sides become one."""
-    joined: list[tuple[int, int, int]] = []
+    # In half the time that calling the class takes.
+    make = tuple.__new__
+    runs: list[Run] = []
     begin, goal, length = spans[0]
     for source_at, target_at, nbytes in spans[1:]:
         if source_at == begin + length and target_at == goal + length:
             length += nbytes
         else:
-            joined.append((begin, goal, length))
+            runs.append(make(Run, (begin, goal, length)))
             begin, goal, length = source_at, target_at, nbytes
-    joined.append((begin, goal, length))
-    return runs_of(joined)
+    runs.append(make(Run, (begin, goal, length)))
+    return runs
 
 
 def failed(error: BaseException) -> Completion[None]:
@@ -170,6 +173,10 @@ class HostMover:
     def here(self, core: Any, codes: Sequence[int], nbytes: int) -> Any:
         """Where a gather of ``codes`` that the calling thread makes itself runs; None where it should not make it."""
         return HERE if nbytes <= AT_ONCE else None
+
+    def index(self, here: Any, places: tuple[int, ...], device: Any) -> Any:
+        """``places`` as an index tensor for a gather ``here``; None where a graph capture does not allow it."""
+        return index_tensor(places, device)
 
     def after(self, here: Any, ended: Ended, waited: Completion[Any]) -> Any:
         """Call ``ended`` once what this thread has run ``here`` is complete; the device's event for that, or None."""

@@ -29,14 +29,37 @@ from ..base import Carrier
 from ..cpu import CPU
 from ..cuda import CUDA
 from ..torch_storage import WHOLE_PAGES, outside_inference
+from .indices import Sender, index_tensor, sender_for
 from .mover import CAPTURED, Ended, Move, failed, follow, grouped
 
 if TYPE_CHECKING:
     import torch
 
-_streams: dict[tuple[int, int], tuple[torch.cuda.Stream, Reaper, Marks]] = {}
+_streams: dict[tuple[int, int], Own] = {}
 _guard = threading.Lock()
 _inherited: list[object] = []
+
+
+class Own:
+    """A stream that callers' gathers run on, and what goes with it: its reaper, its events, its words for indices."""
+
+    __slots__ = ("device", "marks", "reaper", "sender", "stream")
+
+    def __init__(self, device: int, raw: int, stream: torch.cuda.Stream) -> None:
+        self.device, self.stream, self.marks = device, stream, Marks(stream)
+        self.reaper = Reaper(f"strideweave-gather-{device}-{raw:x}")
+        self.sender: Sender | None = None
+        """Made with the first index."""
+
+    def index(self, places: tuple[int, ...], device: torch.device) -> torch.Tensor | None:
+        """``places`` as an index tensor for what the calling thread, whose stream this is, queues from now on."""
+        if self.sender is None:
+            if not driver.is_there():
+                return index_tensor(places, device)
+            self.sender = sender_for(device)
+        if len(places) > self.sender.size:
+            return index_tensor(places, device)
+        return self.sender.send(places)
 
 
 class Prepared:
@@ -82,18 +105,17 @@ _UNORDERED = Prepared(None, None)
 _UNORDERED.thread = None
 
 
-def _met(key: tuple[int, int], stream: torch.cuda.Stream) -> tuple[torch.cuda.Stream, Reaper, Marks]:
-    """The stream, its reaper and events. Those of one stream pass in order; several would hold one another up."""
+def _met(key: tuple[int, int], stream: torch.cuda.Stream) -> Own:
+    """The stream with its reaper: events of one stream pass in order; several would hold one another up."""
     with _guard:
         found = _streams.get(key)
         if found is None:
-            reaper = Reaper(f"strideweave-gather-{key[0]}-{key[1]:x}")
-            found = _streams[key] = stream, reaper, Marks(stream)
+            found = _streams[key] = Own(*key, stream)
         return found
 
 
-def _own(device: int) -> tuple[torch.cuda.Stream, Reaper, Marks]:
-    """The calling thread's stream, its reaper and events."""
+def _own(device: int) -> Own:
+    """The calling thread's stream."""
     import torch
 
     key = device, torch._C._cuda_getCurrentRawStream(device)
@@ -112,7 +134,11 @@ class CudaMover:
     """Moves and gathers for primaries on one device."""
 
     def __init__(self, device: int) -> None:
+        import torch
+
         self.device = device
+        self.is_captured: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing
+        """See ``HostMover.is_captured``."""
 
     # --- requests ----------------------------------------------------------------------------------------
 
@@ -122,14 +148,8 @@ class CudaMover:
 
         if torch._C._cuda_isCurrentStreamCapturing():
             return Prepared(None, None)
-        stream, _, marks = _own(self.device)
-        return Prepared(stream, marks)
-
-    def is_captured(self) -> bool:
-        """See ``HostMover.is_captured``."""
-        import torch
-
-        return torch._C._cuda_isCurrentStreamCapturing()
+        own = _own(self.device)
+        return Prepared(own.stream, own.marks)
 
     def unordered(self) -> Prepared:
         """See ``HostMover.unordered``."""
@@ -279,8 +299,8 @@ class CudaMover:
                 job()
                 ended(None)
                 return None
-            _, reaper, marks = _own(self.device)
-            return _watched(job, reaper, marks, ended, waited)
+            own = _own(self.device)
+            return _watched(job, own.reaper, own.marks, ended, waited)
         on = lane(self.device, "d2d")
         event = prepared.event
         if event is not None:
@@ -288,7 +308,7 @@ class CudaMover:
         return self._on_lane(job, on, ended, waited)
 
     def here(self, core: Any, codes: Sequence[int], nbytes: int) -> Any:
-        """The current stream, its reaper and events, or ``CAPTURED`` within a graph capture.
+        """The current stream, or ``CAPTURED`` within a graph capture.
 
         Raises:
             RuntimeError: a graph is being captured, and not every tile is held.
@@ -300,19 +320,23 @@ class CudaMover:
             return CAPTURED
         return _own(self.device)
 
+    def index(self, here: Any, places: tuple[int, ...], device: torch.device) -> torch.Tensor | None:
+        """See ``HostMover.index``."""
+        return index_tensor(places, device) if here is CAPTURED else here.index(places, device)
+
     def after(self, here: Any, ended: Ended, waited: Completion[Any]) -> Any:
         """See ``HostMover.after``."""
         if here is CAPTURED:
             ended(None)
             return None
-        _, reaper, marks = here
+        marks = here.marks
         event = marks.take()
 
         def passed(error: BaseException | None) -> None:
             ended(error)
             marks.give(event)
 
-        waited.assist(reaper.watch(event, passed, True))
+        waited.assist(here.reaper.watch(event, passed, True))
         return event
 
     def _on_lane(self, job: Callable[[], None], on: Lane, ended: Ended, waited: Completion[Any]) -> Any:

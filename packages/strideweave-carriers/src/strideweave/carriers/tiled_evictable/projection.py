@@ -66,14 +66,15 @@ class Projection:
         request: Request,
         codes: Sequence[int],
         packing: Packing,
-        target: Carrier | None,
+        target: Carrier,
         prepared: Any,
+        queue: Queue | None = None,
     ) -> None:
         self.core, self.request, self.packing = core, request, packing
         self.target = target
         self._codes = codes
         self._position: dict[int, int] | None = None
-        self.queue = Queue([])
+        self.queue = Queue([]) if queue is None else queue
         self._left = len(codes)
         self.prepared = prepared
 
@@ -109,17 +110,13 @@ class Projection:
         self.request.begin()
         try:
             event = self.core.mover.gather(
-                lambda: job(flat_bits(self._made())), self.prepared, self.request.end, self.request.completion
+                lambda: job(flat_bits(self.target)), self.prepared, self.request.end, self.request.completion
             )
         except BaseException as error:
             self._refused(error)
             return
         self.request.submitted = True
         self._enqueued(count, event)
-
-    def _made(self) -> Carrier:
-        assert self.target is not None, "a projection gathers into a target"
-        return self.target
 
     def _refused(self, error: BaseException) -> None:
         if self.request.submitted:
@@ -139,8 +136,7 @@ class Projection:
         size = self.core.tile_bytes
         self.core.stats.add(bytes_streamed=size * len(stored))
         if self.packing.verbatim:
-            target = self._made()
-            moves = [(s.slab.carrier, target, s.place * size, k * size, size) for k, s in stored]
+            moves = [(s.slab.carrier, self.target, s.place * size, k * size, size) for k, s in stored]
             self.request.begin()
             try:
                 parts = self.core.mover.copy(moves, prepared=self.prepared)

@@ -96,7 +96,6 @@ def new_batch(core: Core, request: Request, placed: list[TileRecord], victims: l
     """Enter the batch that loads ``placed`` and replaces ``victims``; under the lock, and there are slots enough."""
     given = [Victim(v, _slot(v), core.backup_slot(v) if v.dirty else None) for v in victims]
     slots = [v.slot for v in given]
-    core.primary.tidy()
     slots += core.take_many(len(placed) - len(slots))
     # Neighbours below move as one if they are neighbours above; when they were last used is another order.
     by_code = sorted(placed, key=_CODE)
@@ -105,7 +104,9 @@ def new_batch(core: Core, request: Request, placed: list[TileRecord], victims: l
         slots = [at[record] for record in placed]
     batch = Batch(core, request, loads_of(placed, slots), given)
     core.table.disturb()
-    for record in (*placed, *victims):
+    for record in placed:
+        record.transit = batch
+    for record in victims:
         record.transit = batch
     request.batches.append(batch)
     return batch

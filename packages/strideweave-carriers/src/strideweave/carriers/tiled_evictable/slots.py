@@ -74,10 +74,9 @@ class SlotPool:
         return count <= len(self._free) and count <= self.limit - self.used
 
     def tidy(self) -> None:
-        """Order the free slots, so that tiles placed together lie together and move as one run."""
-        if not self._sorted:
-            self._free.sort(key=_PLACE, reverse=True)
-            self._sorted = True
+        """Order the free slots, so that tiles placed together lie together."""
+        self._free.sort(key=_PLACE, reverse=True)
+        self._sorted = True
 
     def missing(self, count: int) -> int:
         """How many slots a growth must add before ``count`` can be taken; ``count`` is at most ``room()``."""
@@ -112,9 +111,11 @@ class SlotPool:
         return self._free.pop()
 
     def take_many(self, count: int) -> list[Slot]:
-        """``take``, several times."""
+        """``take``, several times: neighbours first, so that tiles placed together move as one run."""
         if not count:
             return []
+        if not self._sorted:
+            self.tidy()
         self.used += count
         taken = self._free[: -count - 1 : -1]
         del self._free[-count:]

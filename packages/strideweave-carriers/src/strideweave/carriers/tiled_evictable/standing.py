@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .slots import Slab
-from .table import Group, TileRecord
+from .table import Group, TileRecord, TileTable
 
 if TYPE_CHECKING:
     from .core import Core
@@ -18,21 +18,19 @@ KEPT = 256
 class Standing(Group):
     """The tiles ``codes``, in compact order, at rows ``places`` of ``slab`` while the table's ``epoch`` lasts."""
 
-    __slots__ = ("codes", "epoch", "index", "places", "slab")
+    __slots__ = ("_table", "codes", "epoch", "index", "places", "slab")
 
-    def __init__(
-        self,
-        codes: Sequence[int],
-        epoch: int,
-        records: tuple[TileRecord, ...],
-        slab: Slab,
-        places: tuple[int, ...],
-    ) -> None:
-        super().__init__(records)
-        self.codes, self.epoch = codes, epoch
+    def __init__(self, codes: Sequence[int], table: TileTable, slab: Slab, places: tuple[int, ...]) -> None:
+        super().__init__()
+        self.codes, self.epoch, self._table = codes, table.epoch, table
         self.slab, self.places = slab, places
         self.index: tuple[Any, Any] | None = None
         """Where the tiles were gathered last, and ``places`` as an index tensor that is complete there."""
+
+    @property
+    def records(self) -> Sequence[TileRecord]:
+        """Its tiles; most are gathered and forgotten before anybody asks."""
+        return self._table.many(self.codes)
 
 
 def pin_resident(core: Core, request: Any, codes: tuple[int, ...], verb: str) -> Standing | None:
@@ -69,18 +67,18 @@ def unpin_resident(core: Core, request: Any, standing: Standing) -> None:
 
 
 def _look(core: Core, codes: tuple[int, ...]) -> Standing | None:
-    records = core.table.many(codes)
-    slots = [record.primary for record in records]
-    first = slots[0]
-    if first is None or None in slots:
-        return None
-    slab = first.slab
-    places = tuple([place for lies, place in slots if lies is slab])  # type: ignore[misc] # none of them is None
-    if len(places) < len(slots):
+    table = core.table
+    places = tuple(map(table.places.get, codes))
+    if None in places:
+        # Tiles of a primary that was supplied have no record before they are first asked for.
+        table.many(codes)
+        places = tuple(map(table.places.get, codes))
+    slab = table.slab
+    if slab is None or None in places:
         return None
     # Where nothing but such gathers is under way no tile is claimed or moves.
     if core.deferred or len(core.active) > core.gathering:
-        for record in records:
+        for record in table.many(codes):
             if record.claim is not None or record.transit is not None:
                 return None
     if len(core.standing) >= KEPT:
@@ -89,5 +87,5 @@ def _look(core: Core, codes: tuple[int, ...]) -> Standing | None:
     before = core.standing.pop(id(codes), None)
     if before is not None:
         before.drop()
-    found = core.standing[id(codes)] = Standing(codes, core.table.epoch, tuple(records), slab, places)
+    found = core.standing[id(codes)] = Standing(codes, table, slab, places)  # type: ignore[arg-type] # none of them is None
     return found

@@ -6,7 +6,7 @@ was touched, not what the grid holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal
@@ -32,16 +32,21 @@ class Group:
     Under the owner's lock, like the records. The table pins it; see ``TileTable.enter_pins``.
     """
 
-    __slots__ = ("_dropped", "pins", "records", "rooted")
+    __slots__ = ("_dropped", "_records", "pins", "rooted")
 
     what = "project"
 
-    def __init__(self, records: tuple[TileRecord, ...]) -> None:
-        self.records = records
+    def __init__(self, records: Sequence[TileRecord] = ()) -> None:
+        self._records = records
         self.pins = 0
         self.rooted = False
         """Whether every record knows the group."""
         self._dropped = False
+
+    @property
+    def records(self) -> Sequence[TileRecord]:
+        """Its tiles."""
+        return self._records
 
     def root(self) -> None:
         """Let every record know the group."""
@@ -148,6 +153,10 @@ class TileTable:
         self.count, self.initial, self.home = tiles, initial, home
         self._records: dict[int, TileRecord] = {}
         self._resident: dict[int, TileRecord] = {}
+        self.slab: Slab | None = None
+        """The slab that tiles were put on first; nearly always there is no other."""
+        self.places: dict[int, int] = {}
+        """The tiles that have a record and are on that slab, and where."""
         self.epoch = 0
         """Advances whenever a tile comes onto primary, leaves it, or is about to."""
         self._late: dict[Group, int] = {}
@@ -161,7 +170,14 @@ class TileTable:
             record = self._records[code] = self._fresh(code)
             if record.primary is not None:
                 self._resident[code] = record
+                self._note(code, record.primary)
         return record
+
+    def _note(self, code: int, slot: Slot) -> None:
+        if self.slab is None:
+            self.slab = slot.slab
+        if slot.slab is self.slab:
+            self.places[code] = slot.place
 
     def _fresh(self, code: int) -> TileRecord:
         if self.initial == "primary":
@@ -264,6 +280,7 @@ class TileTable:
         stamp, resident = next(_clock), self._resident
         for record, _, target in loads:
             code = record.code
+            self._note(code, target)
             resident.pop(code, None)
             resident[code] = record
             record.primary, record.stamp, record.transit = target, stamp, None
@@ -272,6 +289,7 @@ class TileTable:
         """``record`` is on primary at ``slot`` now."""
         self.epoch += 1
         record.primary = slot
+        self._note(record.code, slot)
         self.touch(record)
 
     def displace(self, record: TileRecord) -> Slot:
@@ -282,6 +300,7 @@ class TileTable:
         self.epoch += 1
         record.primary = None
         self._resident.pop(record.code, None)
+        self.places.pop(record.code, None)
         return slot
 
     def resident_count(self) -> int:
