@@ -222,6 +222,43 @@ def test_a_layout_that_cannot_be_followed_is_refused_with_those_that_fit():
         lower(wrong, target=H200)
 
 
+@pytest.mark.spec("placement.layouts")
+def test_a_mesh_that_does_not_suit_is_named_beside_one_that_does():
+    wrong = edited(norm((N, 8192), "bf16"), ("2, 512 @ m.lane, 8", "8192"), ("512", "32"))
+    with pytest.raises(
+        NotFollowed, match=r"; over .*lane=512\), in place of .*lane=32\), fit x as .*512@lane"
+    ):
+        lower(wrong, target=H200)
+
+
+CAST = '            wide = tf.cast(x_own, dtype="f32")\n'
+WASTE = '            waste = tf.reshard(x, layout=(N @ m.block, 8192), storage="rmem")\n'
+
+
+@pytest.mark.spec("placement.layouts")
+@pytest.mark.parametrize(
+    ("program", "change", "message"),
+    [
+        (
+            norm((N, 8192), "bf16"),
+            (CAST, WASTE + CAST.replace("x_own", "waste")),
+            r"with these layouts wide = tf\.cast\(x_own, .* fits in place of waste = tf\.reshard\(x, ",
+        ),
+        (
+            scaled((N, 1000)),
+            ("tile(1000, 1024)", "tile(1000, 1024, over=m.row)"),
+            r"with these layouts the loop over tile\(1000, 1024\) fits in place of .* m\.row takes turns at$",
+        ),
+    ],
+    ids=["step", "loop"],
+)
+def test_where_the_layouts_are_right_the_step_that_differs_is_named(program, change, message):
+    """Oracle: the one line of the program that was edited; its own layouts are no remedy."""
+    with pytest.raises(NotFollowed, match=message) as caught:
+        lower(edited(program, change), target=H200)
+    assert " fit x as " not in str(caught.value)
+
+
 def on_gpu(program: object) -> object:
     """A callable on CPU tensors that computes on the current GPU; operands keep their offset."""
     compiled = jit(program, target="cuda")

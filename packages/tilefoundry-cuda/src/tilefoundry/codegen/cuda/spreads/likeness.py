@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from tilefoundry.codegen.cuda.spreads.windows import tile_dims
 from tilefoundry.ir.core.expr import Atom, Bind, Block, Call, For, MeshScope, Stmt, Var
@@ -10,15 +11,26 @@ from tilefoundry.ir.hir.function import Function
 from tilefoundry.ir.passes import substitute_value
 from tilefoundry.ir.types import Dim
 
-__all__ = ["alike"]
+__all__ = ["alike", "first_difference"]
 
 
 def alike(one: Function, other: Function) -> bool:
     """Whether renaming values, scopes and loops of ``one`` gives the body of ``other``; parameters keep their names."""
     if one.body is None or other.body is None:
         return False
+    return _Likeness({param.name: param.name for param in one.params}).block(one.body, other.body)
+
+
+def first_difference(one: Function, other: Function) -> tuple[Stmt | None, Stmt | None]:
+    """The first statements of the two that keep them from being alike, None for one that is not there.
+
+    Both are None where statements are alike, whatever the results are.
+    """
+    if one.body is None or other.body is None:
+        return None, None
     likeness = _Likeness({param.name: param.name for param in one.params})
-    return likeness.block(one.body, other.body)
+    likeness.block(one.body, other.body)
+    return likeness.difference
 
 
 @dataclass(slots=True)
@@ -28,13 +40,19 @@ class _Likeness:
     names: dict[str, str]
     scopes: dict[str, str] = field(default_factory=dict)
     dims: dict[str, Dim] = field(default_factory=dict)
+    difference: tuple[Stmt | None, Stmt | None] = (None, None)
 
     def block(self, one: Block, other: Block) -> bool:
         """Statements, then results."""
         return self._stmts(one.stmts, other.stmts) and self._atoms(one.results, other.results)
 
     def _stmts(self, one: tuple[Stmt, ...], other: tuple[Stmt, ...]) -> bool:
-        return len(one) == len(other) and all(map(self._stmt, one, other))
+        for ours, theirs in zip_longest(one, other):
+            if ours is None or theirs is None or not self._stmt(ours, theirs):
+                if self.difference == (None, None):  # the innermost one was first
+                    self.difference = ours, theirs
+                return False
+        return True
 
     def _stmt(self, one: Stmt, other: Stmt) -> bool:
         if isinstance(one, Bind) and isinstance(other, Bind):
