@@ -93,7 +93,7 @@ def project_here(
     try:
         flat = gather_fresh(core, standing, form, here)
         if flat is not None:
-            target = type(prototype).filled(flat, core.dtype)
+            target = type(prototype).filled(flat, core.dtype)  # type: ignore[attr-defined] # in torch storage
             gathering.compact = attach(made(target, form.layout), gather_node(carrier, tensor, selection))
     except BaseException:
         gathering.withdraw()
