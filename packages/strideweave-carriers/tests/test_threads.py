@@ -193,9 +193,12 @@ def test_a_system_without_more_threads_still_copies(monkeypatch):
     assert 99 not in done
 
 
-def test_exit_during_a_copy_is_clean():
+@pytest.mark.parametrize("helpers", [0, 4])
+def test_exit_during_a_copy_is_clean(helpers):
     out = run(
         "import strideweave as sw\n"
+        "from strideweave.movement import parallel\n"
+        f"parallel.helper_count = lambda: {helpers}\n"
         "x = sw.zeros(1 << 26)\n"  # 256 MiB
         "h = [sw.move_async(x, sw.CPU(0)) for _ in range(4)]\n"
         "f = sw.move_async(x, sw.FileBacked(None, 0))\n"

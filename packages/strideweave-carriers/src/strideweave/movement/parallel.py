@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
-from functools import cache
+from functools import cache, partial
 
 from ..carriers import hostmemory
+from .completion import Completion
+from .interrupts import interrupts_deferred
 from .pool import Pool, registered
 
 ALONE = 8 << 20
@@ -30,17 +32,37 @@ def helper_count() -> int:
 
 
 def copy(target: int, source: int, nbytes: int) -> None:
-    """Copy bytes between addresses; returns when all are in place."""
+    """Copy bytes between addresses; returns when all are in place.
+
+    Raises:
+        PoolStopped: the interpreter is exiting. Nobody writes there any more.
+    """
     helpers = helper_count()
     if nbytes <= ALONE or helpers == 0:
         hostmemory.copy(target, source, nbytes)
         return
     part = -(-nbytes // (helpers + 1) // PAGE) * PAGE
-    spans = [(start, min(part, nbytes - start)) for start in range(part, nbytes, part)]
-    waiting = [_pool().submit(lambda s=s, n=n: hostmemory.copy(target + s, source + s, n)) for s, n in spans]
-    hostmemory.copy(target, source, part)
-    for one in waiting:
-        one.result()
+    waiting: list[Completion[None]] = []
+    # Whoever is told that the copy ended may give the memory back: no helper may be at it still, whatever happens here.
+    with interrupts_deferred():
+        try:
+            for start in range(part, nbytes, part):
+                span = target + start, source + start, min(part, nbytes - start)
+                waiting.append(_pool().submit(partial(hostmemory.copy, *span)))
+            hostmemory.copy(target, source, part)
+        finally:
+            failed = [error for one in waiting if (error := _end_of(one)) is not None]
+    if failed:
+        raise failed[0]
+
+
+def _end_of(part: Completion[None]) -> BaseException | None:
+    """Block until ``part`` has ended; its failure."""
+    try:
+        part.result()
+    except BaseException as error:
+        return error
+    return None
 
 
 def _pool() -> Pool:
