@@ -7,7 +7,9 @@ import time
 import pytest
 
 from strideweave.movement import parallel
-from strideweave.movement.pool import Pool, PoolStopped
+from strideweave.movement.completion import Completion
+from strideweave.movement.pool import DEMAND, Pool, PoolStopped
+from strideweave.movement.transfer import Submitted
 
 NBYTES = 3 * parallel.PAGE
 
@@ -104,3 +106,18 @@ def test_an_interrupt_comes_when_all_have_ended(spans):
     with pytest.raises(KeyboardInterrupt):
         parallel.copy(0, 1, NBYTES)
     assert sorted(spans.ended) == [0, 1, 2]
+
+
+def test_an_interrupted_move_by_another_thread_ends_with_its_copy():
+    """A transfer that always hands its work over: what raises has ended, so that room may be given back."""
+    part, steps = Completion(), []
+
+    class Elsewhere(Submitted):
+        def submit(self, source, target, runs, priority=DEMAND):
+            threading.Timer(0.1, _thread.interrupt_main).start()
+            threading.Timer(0.3, lambda: (steps.append("ended"), part.resolve(None))).start()
+            return part
+
+    with pytest.raises(KeyboardInterrupt):
+        Elsewhere().perform(None, None, ())
+    assert steps == ["ended"] and part.done

@@ -11,6 +11,7 @@ from ..carriers.base import Carrier
 from ..errors import UnsupportedOperationPlan
 from . import parallel
 from .completion import Completion
+from .interrupts import interrupts_deferred
 from .pool import CHUNK, DEMAND, checkpoint, pool
 
 BOUNCE = 8 << 20
@@ -52,7 +53,10 @@ class Submitted:
 
     def perform(self, source: Carrier, target: Carrier, runs: Sequence[Run]) -> None:
         """See ``Transfer.perform``."""
-        self.submit(source, target, runs).result()
+        part = self.submit(source, target, runs)
+        # What raises has ended: the caller gives room and holds back at once.
+        with interrupts_deferred():
+            part.result()
 
 
 class HostTransfer:
