@@ -104,11 +104,16 @@ def rotating(make: Callable[[], tuple], nbytes: int) -> Callable[[], tuple]:
     return following
 
 
+def noise(nbytes: int) -> torch.Tensor:
+    """Random bytes, made eight at a time."""
+    return torch.randint(-(1 << 63), (1 << 63) - 1, (nbytes // 8,)).view(torch.uint8)
+
+
 def cpu_to_cpu(nbytes: int, repeat: int) -> Row:
     """Between two existing carriers."""
 
     def pair() -> tuple[sw.Tensor, sw.CPU]:
-        source = sw.from_torch(torch.randint(0, 255, (nbytes,), dtype=torch.uint8))
+        source = sw.from_torch(noise(nbytes))
         target = sw.CPU(nbytes, dtype=sw.UInt8, empty=True)
         # Pages come with the first write.
         target.flat().fill_(1)
@@ -147,7 +152,7 @@ def several(
 
 def cpu_in_flight(nbytes: int, repeat: int, count: int) -> Row:
     """Between pairs of existing carriers."""
-    sources = [sw.from_torch(torch.randint(0, 255, (nbytes,), dtype=torch.uint8)) for _ in range(count)]
+    sources = [sw.from_torch(noise(nbytes)) for _ in range(count)]
     targets, plain = ([sw.CPU(nbytes, dtype=sw.UInt8, empty=True) for _ in range(count)] for _ in range(2))
     for carrier in (*targets, *plain):
         carrier.flat().fill_(1)
