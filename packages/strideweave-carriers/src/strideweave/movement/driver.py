@@ -203,18 +203,13 @@ def copy_runs(
         for at, to, nbytes in runs:
             copy(target + to, source + at, nbytes, stream)
         return
-    sources = array("Q", [source + at for at, _, _ in runs])
-    targets = array("Q", [target + to for _, to, _ in runs])
-    sizes = array("Q", [nbytes for _, _, nbytes in runs])
-    status = _on(
-        stream,
-        calls.copy_batch,  # type: ignore[union-attr] # as above
-        targets.buffer_info()[0],
-        sources.buffer_info()[0],
-        sizes.buffer_info()[0],
-        len(runs),
-        stream.cuda_stream,
-    )
+    count = len(runs)
+    words = [target + to for _, to, _ in runs]
+    words += [source + at for at, _, _ in runs]
+    words += [nbytes for _, _, nbytes in runs]
+    kept = array("Q", words)
+    at, _ = kept.buffer_info()
+    status = _on(stream, calls.copy_batch, at, at + 8 * count, at + 16 * count, count, stream.cuda_stream)  # type: ignore[union-attr] # as above
     if status:
         _check(status, f"copy of {len(runs)} runs")
 

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NoReturn
 
 from .coordinates import read_all, read_components
 from .geometry import TileGeometry
 from .router import distinct_ids
 from .tile_set import Coordinate, TileSet
+
+_FIRST = (0,)
+"""What is taken of an axis with nothing to choose from."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -98,18 +101,25 @@ class TileSelection:
             raise ValueError(f"{what}: the selection has rank {self.rank}, the grid {geometry.rank}")
         codes: Sequence[int] = (0,)
         step = 1
+        for extent, taken in zip(geometry.grid_shape, self.per_axis, strict=True):
+            # Mostly one axis is chosen from, and of the others everything or one tile is taken.
+            if taken != _FIRST:
+                if max(taken) >= extent:
+                    self._refuse_outside(geometry, what)
+                if step == 1:
+                    codes = taken
+                else:
+                    codes = [before + step * component for component in taken for before in codes]
+            step *= extent
+        return tuple(codes)
+
+    def _refuse_outside(self, geometry: TileGeometry, what: str) -> NoReturn:
         for axis, (extent, taken) in enumerate(zip(geometry.grid_shape, self.per_axis, strict=True)):
             if max(taken) >= extent:
                 raise ValueError(
                     f"{what}: coordinate {max(taken)} on axis {axis} is outside the grid's {extent} tiles"
                 )
-            # Mostly one axis is chosen from, and of the others everything or one tile is taken.
-            if step == 1:
-                codes = taken
-            elif taken != (0,):
-                codes = [before + step * component for component in taken for before in codes]
-            step *= extent
-        return tuple(codes)
+        raise AssertionError(f"{what}: every coordinate is inside the grid")
 
     def _once(self, key: Any, make: Any) -> Any:
         value = self._cache.get(key)
