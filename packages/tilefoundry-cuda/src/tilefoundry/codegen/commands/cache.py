@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
+from pathlib import Path
 
 from tilefoundry.codegen.cache import DiskCache
 from tilefoundry.codegen.cache.place import configured_directory
-from tilefoundry.codegen.cpu.link import cpu_headers
-from tilefoundry.codegen.cuda.link import host_headers
+from tilefoundry.codegen.commands.warming import warmed
 from tilefoundry.codegen.toolchain import clear_precompiled
-from tilefoundry.runtime.linking import native_arch
-from tilefoundry.target import CompilerOptions, CpuTarget
+from tilefoundry.codegen.toolchain.precompiled import VARIABLE as PRECOMPILED
 
 __all__ = ["configure", "help", "run"]
 
@@ -19,9 +19,15 @@ help = "show, prune or clear the compiled libraries on disk, or precompile the h
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """One optional action."""
-    parser.description = "Show the compiled libraries on disk, least recently used last."
+    """One optional action, and what it is for."""
+    parser.description = (
+        "Show the compiled libraries on disk, the last used first; prune to the limit, clear, or warm: precompile "
+        "the headers of both targets."
+    )
     parser.add_argument("action", nargs="?", choices=("show", "prune", "clear", "warm"), default="show")
+    parser.add_argument(
+        "--gpu", help="warm: the chip that device headers are for; by default the GPU that is here"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         headers = _counted(clear_precompiled(cache.root), "precompiled header")
         print(f"removed {_libraries(cache.clear())} and {headers} from {cache.root}")
     elif args.action == "warm":
-        _warm(cache)
+        return _warm(cache, args.gpu)
     elif args.action == "prune":
         print(f"removed {_libraries(cache.prune())} from {cache.root}, limit {_size(cache.limit)}")
     else:
@@ -39,17 +45,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _warm(cache: DiskCache) -> None:
-    """Precompile the headers that both targets' host code takes with default options."""
-    options = CompilerOptions()
-    for headers in (
-        cpu_headers(cache.root, CpuTarget(arch=native_arch()), options),
-        host_headers(cache.root, options),
-    ):
-        file = headers.build()
-        print(
-            "precompiled headers are turned off" if file is None else f"{file}: {_size(file.stat().st_size)}"
-        )
+def _warm(cache: DiskCache, gpu: str | None) -> int:
+    """Precompile headers; 1 where not one could be."""
+    if os.environ.get(PRECOMPILED, "1") == "0":
+        print(f"precompiled headers are turned off by {PRECOMPILED}=0")
+        return 0
+    made = 0
+    for name, found in warmed(cache.root, gpu):
+        if isinstance(found, Path):
+            made += 1
+            found = f"{found}: {_size(found.stat().st_size)}"
+        print(f"{name}: {found}", flush=True)
+    return 0 if made else 1
 
 
 def _show(cache: DiskCache) -> None:
