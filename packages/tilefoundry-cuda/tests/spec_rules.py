@@ -40,6 +40,8 @@ RULES = {
     "statements.cpu": "Statement-level programs run on a CPU: loops, accumulators, branches, tile ops, launches.",
     "ops.registry": "Each op of the registry compiles on both targets, or is refused at lower by name.",
     "ops.all": "Every op of the language compiles and equals the evaluator.",
+    "numbers.rounding": "Sums, products, softmax and norms add up in a wide type and round once; a cast rounds where "
+    "it stands, also within a kernel.",
     "programs.random": "Random programs equal the evaluator; a failure is shown on a small program.",
     "explain.kernels": "explain gives kernels, bytes, operations, bounds, and why values are passed through memory.",
     "explain.launches": "explain gives each launch's path and geometry before anything is compiled.",

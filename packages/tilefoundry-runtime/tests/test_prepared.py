@@ -70,6 +70,8 @@ def raw(seed=0):
         "norm.weight": torch.randn(3, generator=g),
         "model.h.1.norm.weight": torch.randn(1, 3, generator=g),
         **{f"experts.{i}": torch.full((3,), float(i)) for i in range(12)},
+        # What a converter's parameter would be, were its name a whole key.
+        **{key: torch.full((3, 3), float("nan")) for key in ("weight", "lin.weight", "layer0.weight")},
     }
 
 
@@ -106,6 +108,7 @@ def folder(request, tmp_path):
     return tmp_path
 
 
+@pytest.mark.spec("converter.raw-names")
 @pytest.mark.spec("prepare.both-sides-load-it")
 def test_both_sides_load_the_prepared_folder(folder):
     source = SafetensorsResource(str(folder / "out"), device="cpu")

@@ -5,6 +5,7 @@ Oracle: the bytes of the library, which hold what the file held when it was comp
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
@@ -219,10 +220,27 @@ def test_no_program_is_recalled_once_a_header_was_edited(tree, monkeypatch):
 
 
 @pytest.mark.spec("cache.key")
-def test_nothing_is_kept_where_a_header_changed_during_the_build(tmp_path):
-    keys = iter(["0" * 64, "1" * 64])
-    with pytest.raises(RuntimeError, match="changed while a library was built with it; compile again"):
-        kept_library(lambda: next(keys), _write)
+def test_what_changed_during_a_build_is_built_again(tmp_path):
+    """Oracle: the key that the library lies under, and how often it was built."""
+    keys = iter(["0" * 64, "1" * 64, "2" * 64, "2" * 64])
+    built: list[Path] = []
+
+    def build(root: Path, folder: Path, final: Path) -> None:
+        built.append(final)
+        (folder / "library.so").write_bytes(b"a library")
+
+    library = kept_library(lambda: next(keys), build)
+    assert library.parent.name == "2" * 64 and [one.name for one in built] == ["0" * 64, "2" * 64]
+    assert [usage.key for usage in DiskCache(tmp_path / "cache").entries()] == ["2" * 64]
+
+
+@pytest.mark.spec("cache.key")
+def test_what_changes_in_every_build_is_not_kept(tmp_path):
+    numbers = itertools.count()
+    with pytest.raises(
+        RuntimeError, match="changed in each of 3 builds of a library; compile again when they stay"
+    ):
+        kept_library(lambda: f"{next(numbers):064x}", _write)
     assert DiskCache(tmp_path / "cache").entries() == []
 
 

@@ -13,6 +13,7 @@ import torch
 
 from tilefoundry import CompilerOptions, jit
 from tilefoundry.evaluator import evaluate as reference
+from tilefoundry.evaluator.bounds import unit_roundoff
 from tilefoundry.ir.core.expr import Atom, Bind, Block, Constant, FunctionCall, Var
 from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.hir import HIR_OPS
@@ -23,13 +24,10 @@ from tilefoundry.ir.types import DimVar, DType, TensorType, TupleType, Type, sca
 __all__ = ["RUNNER", "Program", "compare", "constant", "random_tensor", "together"]
 
 EPSILON = {
-    "f32": 2.0**-23,
-    "f64": 2.0**-52,
-    "f16": 2.0**-10,
-    "bf16": 2.0**-7,
-    "fp8e4m3": 2.0**-3,
-    "fp8e5m2": 2.0**-2,
+    name: 2 * unit_roundoff(DType.from_name(name))
+    for name in ("f32", "f64", "f16", "bf16", "fp8e4m3", "fp8e5m2")
 }
+"""Spacing of numbers from 1 on, by the table that all comparisons share."""
 
 
 def constant(dtype: str, value: Any) -> Constant:
