@@ -16,6 +16,11 @@ from hypothesis import strategies as st
 
 import strideweave as sw
 from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, TileSet, arriving, projecting
+from strideweave.carriers.tiled_evictable.batch import straight_runs
+from strideweave.carriers.tiled_evictable.mover import _joined
+from strideweave.carriers.tiled_evictable.slots import Slab, Slot
+from strideweave.carriers.tiled_evictable.table import TileRecord
+from strideweave.movement.completion import Completion
 from strideweave.testing.faults import Fault, fail_at, gated
 
 TILES, TILE = 8, 6
@@ -171,3 +176,50 @@ def test_a_write_is_refused_until_the_projection_is_published():
     handle.wait()
     carrier.set_value(7 * TILE, 1.0)
     carrier.release()
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=20, unique=True),
+    st.randoms(use_true_random=False),
+    st.integers(1, 5),
+)
+def test_runs_are_those_that_joining_bytes_gives(places, rng, size):
+    """Some targets follow their sources, so that some tiles move together."""
+    low, high = Slab(sw.CPU(0), 64), Slab(sw.CPU(0), 128)
+    targets = [p if rng.random() < 0.6 else p + 64 for p in places]
+    loads = [
+        (TileRecord(p, True, False, None, None), Slot(low, p), Slot(high, t))
+        for p, t in zip(places, targets, strict=True)
+    ]
+    expected = _joined(sorted((p * size, t * size, size) for p, t in zip(places, targets, strict=True)))
+    assert straight_runs(loads, size) == expected
+
+
+def test_a_thread_helps_until_it_has_what_it_needs():
+    """Oracle: the parts in order, none after the one that made it enough, none once settled."""
+    done, calls = Completion(), []
+
+    class Part:
+        def __init__(self, name):
+            self.name = name
+
+        def help(self):
+            calls.append(self.name)
+
+        def look(self):
+            return None
+
+        def hurry(self):
+            return None
+
+    for name in "abcd":
+        done.assist(Part(name))
+    done.help_until(lambda: "b" in calls)
+    assert calls == ["a", "b"]
+    done.help_until(lambda: True)
+    assert calls == ["a", "b"]
+    done.help_until(lambda: False)
+    assert calls == ["a", "b", "c", "d"]
+    done.resolve(None)
+    done.help_until(lambda: False)
+    assert done.result() is None

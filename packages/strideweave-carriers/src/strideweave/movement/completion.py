@@ -117,6 +117,15 @@ class Completion(Generic[T]):
                 return
             helper.help()
 
+    def help_until(self, enough: Callable[[], bool]) -> None:
+        """``help``, part by part, for as long as it is not ``enough``."""
+        while not (self._settled or enough()):
+            try:
+                helper = self._helpers.pop(0)
+            except IndexError:
+                return
+            helper.help()
+
     def look(self) -> None:
         """Settle what has ended in the meantime; never blocks."""
         if self._born == forks.generation:

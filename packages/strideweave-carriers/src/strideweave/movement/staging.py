@@ -7,7 +7,6 @@ after another on the device, in one copy: a copy engine takes longer to begin th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from .. import seam
@@ -32,15 +31,13 @@ SMALL = 64 << 10
 MANY = 8
 """Fewer runs than this are copied one by one whatever their size."""
 
-_NBYTES = attrgetter("nbytes")
-
 Load = list[tuple[int, Run]]
 """Pieces with their places in one buffer."""
 
 
 def better_gathered(runs: Sequence[Run]) -> bool:
     """Whether ``runs`` of page-locked memory should pass through a buffer all the same."""
-    return len(runs) >= MANY and sum(map(_NBYTES, runs)) < SMALL * len(runs)
+    return len(runs) >= MANY and sum([nbytes for _, _, nbytes in runs]) < SMALL * len(runs)
 
 
 def loads(runs: Sequence[Run]) -> Iterator[Load]:

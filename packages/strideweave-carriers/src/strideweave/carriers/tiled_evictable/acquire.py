@@ -70,7 +70,7 @@ def _reserve_grown(
 
 def _arrived(batch: Batch, follow: Completion[None], use: Use) -> None:
     if follow.error is None:
-        use([(load.record.code, load.target) for load in batch.loads], [])
+        use([(record.code, target) for record, _, target in batch.loads], [])
 
 
 def _wait_behind(
@@ -85,6 +85,7 @@ def _wait_behind(
 ) -> None:
     request.begin()
     request.submitted = True
+    other.request.completion.hurry()
 
     def moved_on() -> None:
         if other.arrived.error is not None and other.brings(code) and not other.request.independent:

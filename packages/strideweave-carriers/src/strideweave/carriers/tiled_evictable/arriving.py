@@ -97,7 +97,7 @@ class Arrival:
             *(core, request, self._codes, self._form, self.tensor.carrier),
             *(core.mover.unordered(), self.queue),
         )
-        tiles = [(load.record.code, load.target) for load in batch.loads]
+        tiles = [(record.code, target) for record, _, target in batch.loads]
         # Those that were there are pinned, and are there still.
         tiles += [(r.code, r.primary) for r in self._ready if r.primary is not None]
         work.use(tiles, [])
@@ -190,7 +190,7 @@ def _enter(
             missing.append(record)
         if not missing:
             return None
-        request.pin(records)
+        request.pin_first(records)
         victims = _clean_victims(core, len(missing))
         if victims is None:
             request.let_go()

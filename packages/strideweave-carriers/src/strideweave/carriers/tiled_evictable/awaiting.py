@@ -60,6 +60,9 @@ class AwaitProjection(AwaitResult[Tensor]):
         A failure of the device later on is raised by ``wait()`` and by ``release()``. On carriers without
         streams this is ``wait()``.
         """
+        if not self._queue.is_closed():
+            # What is queued last is queued when something has arrived: nobody is nearer than this thread.
+            self._completion.help_until(self._queue.is_closed)
         events = self._queue.wait()
         if not events:
             return self.wait()

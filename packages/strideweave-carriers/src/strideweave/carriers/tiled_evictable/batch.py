@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...movement.completion import Completion
-from .mover import Move, joined
+from ...movement.transfer import Run
+from .mover import Move
 from .slots import Slot
 from .table import TileRecord
 
@@ -24,18 +25,23 @@ HEAD = 16 << 20
 """Bytes that a link moves while the rest of a long batch is prepared."""
 
 
-class Load(NamedTuple):
-    """``record`` moves from ``source`` (None: it is zero) to ``target`` on primary."""
-
-    record: TileRecord
-    source: Slot | None
-    target: Slot
+Load = tuple[TileRecord, "Slot | None", Slot]
+"""``(record, source, target)``: a tile moves from ``source`` (None: it is zero) to ``target`` on primary."""
 
 
-def loads_of(records: Sequence[TileRecord], targets: Sequence[Slot]) -> list[Load]:
-    """The loads of ``records`` from where they are to ``targets``, in half the time that calling the class takes."""
-    make = tuple.__new__
-    return [make(Load, (r, r.secondary, slot)) for r, slot in zip(records, targets, strict=True)]
+def straight_runs(loads: Sequence[Load], size: int) -> list[Run]:
+    """The copies of tiles of ``size`` bytes, none of them zero and all from one slab to one, neighbours joined."""
+    places = [(at, to) for _, (_, at), (_, to) in loads]  # type: ignore[misc] # none is zero
+    places.sort()
+    make, runs = tuple.__new__, []
+    first, goal = begin, into = places[0]
+    for at, to in places[1:]:
+        first, goal = first + 1, goal + 1
+        if at != first or to != goal:
+            runs.append(make(Run, (begin * size, into * size, (first - begin) * size)))
+            first, goal = begin, into = at, to
+    runs.append(make(Run, (begin * size, into * size, (first + 1 - begin) * size)))
+    return runs
 
 
 class Victim(NamedTuple):
@@ -65,7 +71,7 @@ class Batch:
 
     def brings(self, code: int) -> bool:
         """Whether the tile is one that comes onto primary."""
-        return any(load.record.code == code for load in self.loads)
+        return any(record.code == code for record, _, _ in self.loads)
 
     def start(self) -> None:
         """Submit. What this raises means that nothing was submitted."""
@@ -80,15 +86,14 @@ class Batch:
     def start_straight(self) -> None:
         """``start`` where all loads come from one carrier, and no victim is written back."""
         core, request, loads = self.core, self.request, self.loads
-        size = core.tile_bytes
-        runs = joined(sorted([(s.place * size, t.place * size, size) for _, s, t in loads]))  # type: ignore[union-attr] # from one carrier, so none is zero
+        runs = straight_runs(loads, core.tile_bytes)
         _, source, target = loads[0]
         core.stats.loading()
         # Before the copy: it may have arrived before this thread goes on.
         self._loading = request.submitted = True
         try:
             core.mover.carry(
-                source.slab.carrier,  # type: ignore[union-attr] # likewise
+                source.slab.carrier,  # type: ignore[union-attr] # from one carrier, so none is zero
                 target.slab.carrier,
                 runs,
                 self._loaded,
@@ -150,7 +155,7 @@ class Batch:
         return copies, zeros
 
     def _loaded(self, error: BaseException | None) -> None:
-        moved = 0 if error is not None else sum([load.source is not None for load in self.loads])
+        moved = 0 if error is not None else sum([source is not None for _, source, _ in self.loads])
         self.core.stats.loaded(moved * self.core.tile_bytes)
         self._arrive(error)
 
@@ -184,7 +189,7 @@ class Batch:
             victim.record.transit = None
         core.table.place_all(self.loads)
         core.placed([v.record.code for v in self.victims], False)
-        core.placed([load.record.code for load in self.loads], True)
+        core.placed([record.code for record, _, _ in self.loads], True)
         self.settled = True
 
     def announce(self) -> None:
@@ -227,10 +232,10 @@ class Batch:
                         victim.record.secondary, victim.record.dirty = victim.backup, False
                 elif victim.backup is not None and victim.backup != victim.record.secondary:
                     core.give_secondary(victim.backup)
-            for load in self.loads:
-                load.record.transit = None
-                if load.target not in taken:
-                    core.give_primary(load.target)
+            for record, _, target in self.loads:
+                record.transit = None
+                if target not in taken:
+                    core.give_primary(target)
             self.settled = True
         self.arrived.reject(error)
         then()

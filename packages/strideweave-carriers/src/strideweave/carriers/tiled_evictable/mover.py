@@ -47,10 +47,10 @@ def grouped(moves: Iterable[Move]) -> dict[tuple[Carrier, Carrier], list[Run]]:
             origin, goal = source, target
             into = spans.setdefault((source, target), [])
         into.append((source_at, target_at, nbytes))
-    return {pair: joined(sorted(of_pair)) for pair, of_pair in spans.items()}
+    return {pair: _joined(sorted(of_pair)) for pair, of_pair in spans.items()}
 
 
-def joined(spans: list[tuple[int, int, int]]) -> list[Run]:
+def _joined(spans: list[tuple[int, int, int]]) -> list[Run]:
     """``(source, target, nbytes)``, in order of source, as runs; neighbours on both sides become one."""
     # In half the time that calling the class takes.
     make = tuple.__new__

@@ -37,6 +37,10 @@ class Queue:
         self._guard = _thread.allocate_lock()
         self._waiter: threading.Event | None = None
 
+    def is_closed(self) -> bool:
+        """Whether nothing is left to submit."""
+        return self._closed
+
     def close(self, error: BaseException | None) -> None:
         """Everything is submitted, or never will be; the first call counts."""
         with self._guard:

@@ -71,6 +71,12 @@ class Request:
                 record.users[self] = None
                 self.pinned.append(record)
 
+    def pin_first(self, records: list[TileRecord]) -> None:
+        """``pin`` distinct records, as the first that this request does."""
+        for record in records:
+            record.users[self] = None
+        self.pinned = records
+
     def cover(self, table: TileTable, records: list[TileRecord]) -> None:
         """Pin distinct records that this request has nothing to do with yet, as the caller's promotion or the like."""
         table.disturb()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from .batch import Batch, Victim, loads_of
+from .batch import Batch, Victim
 from .slots import Slot
 from .table import TileRecord
 
@@ -102,7 +102,7 @@ def new_batch(core: Core, request: Request, placed: list[TileRecord], victims: l
     if by_code != placed:
         at = dict(zip(by_code, slots, strict=True))
         slots = [at[record] for record in placed]
-    batch = Batch(core, request, loads_of(placed, slots), given)
+    batch = Batch(core, request, [(r, r.secondary, t) for r, t in zip(placed, slots, strict=True)], given)
     core.table.disturb()
     for record in placed:
         record.transit = batch

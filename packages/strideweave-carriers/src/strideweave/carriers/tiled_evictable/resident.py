@@ -57,6 +57,10 @@ class Gathering:
         if core.deferred:
             core.poke()
 
+    def is_closed(self) -> bool:
+        """Whether nothing is left to submit."""
+        return True
+
     def wait(self) -> list[Any]:
         """The event after which the gather has run, if there is one: nothing is left to submit."""
         return self.events
