@@ -57,6 +57,13 @@ def matmul_norm() -> Function:
     return p.done(p("layer_norm", p("add", product, p.param("r", (N, 32)))))
 
 
+def widened_weights() -> Function:
+    p = Program("widened_weights")
+    w = p("mul", p("cast", p.param("w", (64, M), "i8"), dtype="f32"), p.param("s", (M,)))
+    rows = p("mul", p("silu", p.param("g", (N, 64))), p.param("u", (N, 64)))
+    return p.done(p("add", p("matmul", rows, w), p.param("b", (M,))))
+
+
 def heads() -> Function:
     p = Program("heads")
     q = p("transpose", p("reshape", p.param("x", (N, M, 24)), new_shape=(N, M, 3, 8)), perm=(0, 2, 1, 3))
@@ -99,6 +106,7 @@ PROGRAMS = (
     column_mean,
     matmul_gelu,
     matmul_norm,
+    widened_weights,
     heads,
     gather,
     joined,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from tilefoundry import lower
+from tilefoundry import CompilerOptions, jit, lower
 from tilefoundry.codegen import explain
 from tilefoundry.ir.core.expr import Atom
 from tilefoundry.ir.hir.function import Function
 
-from .harness import Program, compare
+from .harness import Program, compare, together
 from .op_cases import N, case
 
 SHAPES = ((33, 40), (17, 5), (1, 40), (300, 1))
@@ -202,3 +203,33 @@ def test_what_others_read_as_well_is_in_memory():
     function, tensors = case(twice, ((4, 33), (4, 33)), ((33, 40), (33, 40)), dtypes=("f32", "bf16"))
     assert kernel_count(function) > 1
     compare([(function, tensors)])
+
+
+@pytest.mark.spec("reductions.order")
+def test_any_number_of_threads_gives_equal_bits():
+    """Oracle: the bits of one thread; sizes at which several share the columns, the rows, and k."""
+
+    def scaled(p, x, w, s):
+        return p("matmul", p("silu", x), widened(p, w, s))
+
+    def along(p, x, w):
+        return p("softmax", p("matmul", x, turned(p, widened(p, w))))
+
+    cases = []
+    for rows, k, columns in ((1, 1030, 300), (5, 600, 520), (40, 520, 700), (300, 70, 600)):
+        x, each = ((rows, k),) * 2, ((columns,),) * 2
+        cases.append(case(scaled, x, ((k, columns),) * 2, each, dtypes=("f32", "i8", "f32")))
+        cases.append(case(along, x, ((columns, k),) * 2, dtypes=("f32", "bf16")))
+    program = together([function for function, _ in cases])
+    tensors = [tensor for _, given in cases for tensor in given]
+    compiled = jit(program, target="cpu", options=CompilerOptions(opt_level=1))
+    had, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 7):
+            torch.set_num_threads(threads)
+            found.append(compiled(*tensors))
+    finally:
+        torch.set_num_threads(had)
+    for other in found[1:]:
+        assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
+    compare(cases, length=1030)
