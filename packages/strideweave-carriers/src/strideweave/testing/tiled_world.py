@@ -39,6 +39,8 @@ class World:
         )
         count = grid[0] * grid[1]
         self.policy = Chooser()
+        # Requests that nobody advises on may take shorter ways.
+        self.advised = rng.random() < 0.5
         where = rng.choice(["primary", "secondary", "none"])
         capacity = count if where == "primary" else rng.randint(1, count)
         size = count * tile[0] * tile[1]
@@ -52,7 +54,7 @@ class World:
                 held.store_bytes(0, memoryview(data.tobytes()))
         self.carrier = TiledEvictable(
             tiers["primary"], tiers["secondary"], grid, tile,
-            residency_policy=self.policy, primary_capacity=capacity,
+            residency_policy=self.policy if self.advised else None, primary_capacity=capacity,
         )  # fmt: skip
         slots = tile[0] * tile[1]
         self.model = Model(grid, tile, capacity, {
@@ -154,7 +156,7 @@ class World:
 
     def plan(self, required: list[Code]) -> ResidencyPlan | None:
         """A random plan that fits the capacity, or none."""
-        if self.rng.random() < 0.6:
+        if not self.advised or self.rng.random() < 0.6:
             self.policy.next = None
             return None
         valid = [c for c, t in self.model.tiles.items() if t.value is not None]
