@@ -12,6 +12,8 @@ RULES = {
     "pipeline.steps": "lower gives statement-level functions of one target, build makes them run.",
     "pipeline.source": "Generated source includes the umbrella header alone, says which ops it came from, and exports "
     "the entry under its name.",
+    "pipeline.sync": "Generated code meets through ops::sync alone.",
+    "pipeline.one-entry": "Generated code calls one entry per op and names none of the implementations behind it.",
     "pipeline.host-part": "The host's text of a CUDA library names no CUDA or CuTe type.",
     "pipeline.libraries": "A CUDA library needs neither cudart nor libcuda and opens without a GPU; none needs a BLAS.",
     "pipeline.equal-kernels": "Kernels that differ in names alone are built once.",

@@ -6,12 +6,14 @@ import subprocess
 
 import pytest
 
-from tilefoundry import CompilerOptions, func, jit, lower
+from tilefoundry import CompilerOptions, build, func, jit, lower
 from tilefoundry.codegen.cuda import BACKEND
 from tilefoundry.codegen.cuda.emit import _derive_launch_config
 from tilefoundry.codegen.cuda.link import device_tool
 from tilefoundry.codegen.toolchain import ToolchainError
 from tilefoundry.dsl import DimVar, Tensor, tf
+from tilefoundry.ir.errors import LoweringError
+from tilefoundry.ir.tir import PrimFunction
 from tilefoundry.target import CudaTarget
 
 H200 = CudaTarget("nvidia.h200_sxm")
@@ -65,6 +67,19 @@ def test_device_code_includes_the_umbrella_alone_and_the_host_no_cuda():
             "#include <tilefoundry/runtime.h>"
         ]
     assert "cute" not in parts.host and "dim3" not in parts.host
+    assert all("// " in text and "tf." in text for text in parts.devices)
+    assert "TVM_FFI_DLL_EXPORT_TYPED_FUNC(normed," in parts.host
+
+
+@pytest.mark.spec("pipeline.steps")
+def test_lower_gives_prim_functions_of_one_target_and_build_loads_them():
+    lowered = lower(normed, target=H200)
+    assert all(isinstance(function, PrimFunction) for function in lowered.functions)
+    assert lowered.target is H200 and lowered.entry == "normed"
+    built = build(lowered)
+    assert (built.name, built.type.name) == ("normed", "normed")
+    with pytest.raises(LoweringError, match="lower"):
+        build(normed)
 
 
 def test_launches_cover_dynamic_rows_and_tail_blocks_store_nothing():
