@@ -44,6 +44,14 @@ def one_row() -> Function:
     return p.done(p("matmul", p.param("x", (1, 2048), "bf16"), weights))
 
 
+def narrow_weights() -> Function:
+    p = Program("narrow_weights")
+    wide = p("cast", p.param("w", (512, 256), "i8"), dtype="bf16")
+    weights = p("transpose", p("mul", wide, p.param("scale", (512, 1), "bf16")), perm=(1, 0))
+    h = p("mul", p("relu", p.param("g", (2, 256), "bf16")), p.param("u", (2, 256), "bf16"))
+    return p.done(p("add", p("matmul", h, weights), p.param("b", (512,), "bf16")))
+
+
 PROGRAMS = (
     shared.pointwise,
     shared.flat_bf16,
@@ -58,6 +66,7 @@ PROGRAMS = (
     narrow_norm,
     linear_gated,
     one_row,
+    narrow_weights,
 )
 
 

@@ -32,6 +32,30 @@ CUTE_HOST_DEVICE P load_streaming(P const* from) {
 #endif
   return *from;
 }
+/// Read a pack of any size that nobody reads again, here and not where it is used: reads that follow one another are
+/// under way together, which the compiler would give up for a few registers.
+template <class P>
+CUTE_HOST_DEVICE P load_once(P const* from) {
+#if defined(__CUDA_ARCH__)
+  P out;
+  if constexpr (sizeof(P) % 16 == 0) {
+    CUTE_UNROLL
+    for (int i = 0; i < int(sizeof(P) / 16); ++i)
+      reinterpret_cast<uint4*>(&out)[i] = __ldcs(reinterpret_cast<uint4 const*>(from) + i);
+  } else if constexpr (sizeof(P) == 8) {
+    *reinterpret_cast<uint2*>(&out) = __ldcs(reinterpret_cast<uint2 const*>(from));
+  } else if constexpr (sizeof(P) == 4) {
+    *reinterpret_cast<unsigned*>(&out) = __ldcs(reinterpret_cast<unsigned const*>(from));
+  } else if constexpr (sizeof(P) == 2) {
+    *reinterpret_cast<unsigned short*>(&out) = __ldcs(reinterpret_cast<unsigned short const*>(from));
+  } else {
+    out = *from;
+  }
+  return out;
+#else
+  return *from;
+#endif
+}
 template <class P>
 CUTE_HOST_DEVICE void store_streaming(P* to, P const& pack) {
 #if defined(__CUDA_ARCH__)
@@ -66,6 +90,39 @@ CUTE_HOST_DEVICE void stay_packed(Pack<T, N>& pack) {
     asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));
   }
 #endif
+}
+
+/// `N` 8-bit integers that are read as one access and stay in words, as packs of single bytes would not.
+template <class T, int N>
+struct alignas(N <= 16 ? N : 16) BytePack {
+  static_assert(sizeof(T) == 1, "BytePack: its elements are single bytes");
+  struct Bytes {
+    unsigned word[N / 4];
+    CUTE_HOST_DEVICE T operator[](int i) const { return static_cast<T>(word[i / 4] >> (i % 4 * 8) & 0xffu); }
+  } value;
+};
+template <class T>
+struct BytePack<T, 1> {
+  T value[1];
+};
+template <class T>
+struct alignas(2) BytePack<T, 2> {
+  T value[2];
+};
+
+/// Element `i` of a pack, a constant place, as a float: its byte becomes the end of a float's mantissa, which leaves the
+/// chip's few converters alone.
+template <class T, int N>
+CUTE_HOST_DEVICE float byte_as_float(BytePack<T, N> const& pack, int i) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (N >= 4) {
+    constexpr bool is_signed = T(-1) < T(0);
+    const unsigned word = pack.value.word[i / 4] ^ (is_signed ? 0x80808080u : 0u);
+    const unsigned bits = __byte_perm(word, 0x4b000000u, 0x7440u + static_cast<unsigned>(i % 4));
+    return __uint_as_float(bits) - (is_signed ? 8388736.0f : 8388608.0f);
+  }
+#endif
+  return static_cast<float>(pack.value[i]);
 }
 
 CUTE_HOST_DEVICE constexpr int largest_power_of_two_dividing(int n) { return n & -n; }

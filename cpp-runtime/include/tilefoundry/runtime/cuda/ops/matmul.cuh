@@ -97,13 +97,6 @@ __device__ constexpr bool streams() {
   return rows >= 1 && rows <= 8 && OB::k_contiguous;
 }
 
-/// Warps that share a column, so that some six blocks of eight warps a multiprocessor have work; one for `columns` 0.
-__device__ constexpr int warps_per_column(int columns, int warps) {
-  int n = 1;
-  while (columns > 0 && 2 * n <= warps && warps % (2 * n) == 0 && columns * 2 * n <= 6336) n *= 2;
-  return n;
-}
-
 /// The tier of a call: by extents where they are static, else by element types and block.
 template <class A, class B, class D, int Threads>
 __device__ constexpr auto tier_for() {

@@ -7,7 +7,7 @@
 
 #include <tilefoundry/runtime/cuda/ops/matmul.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_few_rows.cuh>
-#include <tilefoundry/runtime/cuda/ops/matmul_packs.cuh>
+#include <tilefoundry/runtime/cuda/ops/matmul_pack_mma.cuh>
 
 namespace tilefoundry {
 namespace ops {
@@ -196,7 +196,8 @@ __device__ constexpr auto select_group_tier() {
 
 template <class A, class B, int Threads, int N, int FewRows, int Columns>
 __device__ constexpr auto tier_of_group() {
-  if constexpr (N == 1 && FewRows >= 1 && FewRows <= 8 && (is_packed<A> || is_packed<B>)) {
+  constexpr int most = are_halves<A, B> ? 64 : 8;
+  if constexpr (N == 1 && FewRows >= 1 && FewRows <= most && (is_packed<A> || is_packed<B>)) {
     return select_pack_tier<A, B, Threads, FewRows, Columns>();
   } else {
     return select_group_tier<typename element_of<A>::type, typename element_of<B>::type, Threads, N, FewRows>();

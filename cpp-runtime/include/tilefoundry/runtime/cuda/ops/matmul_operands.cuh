@@ -34,7 +34,7 @@ struct PackedOperand {
   bool wide;
 };
 
-/// `PackedOperand` of a function that is copied; any thread.
+/// `PackedOperand` of a function that is copied, valid in the calling thread; any thread.
 template <class T, bool LastFastest, int Width, class Function>
 __device__ PackedOperand<T, LastFastest, Width, Function> computed_packs(int first, int second, bool wide,
                                                                          Function const& function) {
@@ -141,12 +141,13 @@ template <class Op>
 inline constexpr int packs_of<Op, stdx::void_t<decltype(Op::width)>> = Op::width;
 
 /// A function of the position among the `V` elements from (row, k) along the contiguous direction, in the compute type;
-/// what it needs from memory is read now.
-template <int V, class Op>
+/// what it needs from memory is read now. `Once`: nobody reads it again.
+template <int V, bool Once = false, class Op>
 __device__ auto elements_of(Op const& op, int row, int k) {
   if constexpr (Op::in_memory) {
     using T = typename Op::value_type;
-    const core::Pack<T, V> pack = *reinterpret_cast<core::Pack<T, V> const*>(op.at(row, k));
+    auto const from = reinterpret_cast<core::Pack<T, V> const*>(op.at(row, k));
+    const core::Pack<T, V> pack = Once ? core::load_once(from) : *from;
     return [pack](int i) { return widen(pack.value[i]); };
   } else {
     return op.template elements<V>(row, k);

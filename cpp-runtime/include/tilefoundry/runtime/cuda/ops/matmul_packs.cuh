@@ -10,20 +10,52 @@ namespace tilefoundry {
 namespace ops {
 namespace matmul_impl {
 
+/// A function that can be assigned, which closures cannot.
+template <class F>
+struct Kept {
+  union {
+    F function;
+  };
+  __device__ explicit Kept(F const& f) : function(f) {}
+  __device__ Kept(Kept const& other) : function(other.function) {}
+  __device__ Kept& operator=(Kept const& other) {
+    new (&function) F(other.function);
+    return *this;
+  }
+  __device__ auto operator()(int i) const { return function(i); }
+};
+
 /// `N` functions of one type.
 template <class F, int N>
 struct Held {
-  F of[N];
+  Kept<F> of[N];
 };
 template <class Make, int... I>
 __device__ auto hold(Make const& make, cute::seq<I...>) {
-  return Held<decltype(make(0)), int(sizeof...(I))>{{make(I)...}};
+  using F = decltype(make(0));
+  return Held<F, int(sizeof...(I))>{{Kept<F>(make(I))...}};
 }
 
 /// What `make(i)` gives for i below N, all that it reads under way together.
 template <int N, class Make>
 __device__ auto held(Make const& make) {
   return hold(make, cute::make_seq<N>{});
+}
+
+/// `use(load(k), k)` for k, k + step, ... while k + reach stays below `end`; what comes next is read before each use, so
+/// that reads are always under way. Gives the first k that is left over.
+template <class Load, class Use>
+__device__ int stream_along(int k, int step, int reach, int end, Load const& load, Use const& use) {
+  if (k + reach >= end) return k;
+  auto now = load(k);
+  CUTE_NO_UNROLL
+  for (; k + step + reach < end; k += step) {
+    auto const next = load(k + step);
+    use(now, k);
+    now = next;
+  }
+  use(now, k);
+  return k + step;
 }
 
 __device__ constexpr int smaller_of(int a, int b) { return a < b ? a : b; }
@@ -67,16 +99,21 @@ struct DeepPackTier {
     int columns[outputs];
     CUTE_UNROLL
     for (int c = 0; c < outputs; ++c) columns[c] = column0 + c < ob.rows ? column0 + c : ob.rows - 1;
-    int k = lane * V;
-    for (; k + (unroll - 1) * lanes * V < ob.k; k += unroll * lanes * V) step<V, unroll>(oa, ob, columns, k, sum);
-    for (; k < ob.k; k += lanes * V) step<V, 1>(oa, ob, columns, k, sum);
+    auto const pieces = [&](auto count, int k) {
+      constexpr int n = decltype(count)::value;
+      auto const load = [&](int at) {
+        return held<n * outputs>(
+            [&](int i) { return elements_of<V, true>(ob, columns[i % outputs], at + i / outputs * lanes * V); });
+      };
+      auto const use = [&](auto const& right, int at) { multiply<V, n>(oa, right, at, sum); };
+      return stream_along(k, n * lanes * V, (n - 1) * lanes * V, ob.k, load, use);
+    };
+    const int k = pieces(cute::Int<unroll>{}, lane * V);
+    pieces(cute::Int<1>{}, k);
   }
 
-  template <int V, int Pieces, class OA, class OB>
-  static __device__ void step(OA const& oa, OB const& ob, int const (&columns)[outputs], int k,
-                              Sum (&sum)[Rows][outputs]) {
-    auto const right = held<Pieces * outputs>(
-        [&](int i) { return elements_of<V>(ob, columns[i % outputs], k + i / outputs * lanes * V); });
+  template <int V, int Pieces, class OA, class Right>
+  static __device__ void multiply(OA const& oa, Right const& right, int k, Sum (&sum)[Rows][outputs]) {
     CUTE_UNROLL
     for (int p = 0; p < Pieces; ++p) {
       auto const left = held<Rows>([&](int r) { return elements_of<V>(oa, r, k + p * lanes * V); });
@@ -116,7 +153,8 @@ struct DeepPackTier {
       auto const oa = rows_of<0, 1>(a, batch);
       auto const ob = rows_of<1, 0>(cute::get<0>(all.all), batch);
       using OA = stdx::remove_cvref_t<decltype(oa)>;
-      constexpr int wide = OA::k_contiguous ? smaller_of(packs_of<OA>, Packs) : 1;
+      constexpr int both = OA::in_memory ? Packs : smaller_of(packs_of<OA>, Packs);
+      constexpr int wide = OA::k_contiguous ? smaller_of(both, power_below(32 / Rows)) : 1;
       Sum sum[Rows][outputs] = {};
       if (wide > 1 && allows_packs<wide>(oa) && allows_packs<wide>(ob) && ob.k % wide == 0) {
         accumulate<wide>(oa, ob, column0, sum);
@@ -142,16 +180,23 @@ struct FlatPackTier {
   template <int V, class OA, class OB>
   static __device__ void accumulate(OA const& oa, OB const& ob, int column0, Sum* memory) {
     constexpr int across = run_of / V < 32 ? run_of / V : 32, turns = run_of / V / across, deep = 32 / across;
-    constexpr int unroll = V * Rows > 16 ? 4 : 8, step = warps * deep;
+    constexpr int unroll = 4, step = warps * deep;
     const int thread = program_id<TopologyScope::thread>(), lane = thread % 32, warp = thread / 32;
     CUTE_UNROLL
     for (int turn = 0; turn < turns; ++turn) {
       const int place = (turn * across + lane % across) * V, column = column0 + place;
       Sum sum[Rows][V] = {};
       if (column < ob.rows) {
-        int k = warp * deep + lane / across;
-        for (; k + (unroll - 1) * step < ob.k; k += unroll * step) pieces<V, unroll>(oa, ob, column, k, step, sum);
-        for (; k < ob.k; k += step) pieces<V, 1>(oa, ob, column, k, step, sum);
+        auto const pieces = [&](auto count, int k) {
+          constexpr int n = decltype(count)::value;
+          auto const load = [&](int at) {
+            return held<n>([&](int p) { return elements_of<V, true>(ob, column, at + p * step); });
+          };
+          auto const use = [&](auto const& right, int at) { multiply<V, n>(oa, right, at, step, sum); };
+          return stream_along(k, n * step, (n - 1) * step, ob.k, load, use);
+        };
+        const int k = pieces(cute::Int<unroll>{}, warp * deep + lane / across);
+        pieces(cute::Int<1>{}, k);
       }
       CUTE_UNROLL
       for (int r = 0; r < Rows; ++r)
@@ -166,9 +211,8 @@ struct FlatPackTier {
     }
   }
 
-  template <int V, int Pieces, class OA, class OB>
-  static __device__ void pieces(OA const& oa, OB const& ob, int column, int k, int step, Sum (&sum)[Rows][V]) {
-    auto const right = held<Pieces>([&](int p) { return elements_of<V>(ob, column, k + p * step); });
+  template <int V, int Pieces, class OA, class Right>
+  static __device__ void multiply(OA const& oa, Right const& right, int k, int step, Sum (&sum)[Rows][V]) {
     auto const left = held<Pieces * Rows>([&](int i) { return elements_of<1>(oa, i % Rows, k + i / Rows * step); });
     CUTE_UNROLL
     for (int p = 0; p < Pieces; ++p) {
@@ -215,19 +259,6 @@ struct FlatPackTier {
     }
   }
 };
-
-/// The tier for a packed operand: by the direction in which right elements lie.
-template <class A, class B, int Threads, int Rows, int Columns>
-__device__ constexpr auto select_pack_tier() {
-  using OB = stdx::remove_cvref_t<decltype(rows_of<1, 0>(stdx::declval<B const&>(), 0))>;
-  using TA = typename element_of<A>::type;
-  using TB = typename element_of<B>::type;
-  if constexpr (OB::k_contiguous) {
-    return DeepPackTier<TA, TB, Threads, Rows, Columns, packs_of<OB>>{};
-  } else {
-    return FlatPackTier<TA, TB, Threads, Rows, Columns, packs_of<OB>>{};
-  }
-}
 
 template <class X>
 inline constexpr bool is_packed = false;

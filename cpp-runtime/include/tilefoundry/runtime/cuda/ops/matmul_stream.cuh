@@ -10,6 +10,13 @@ namespace tilefoundry {
 namespace ops {
 namespace matmul_impl {
 
+/// Warps that share a column, so that some six blocks of eight warps a multiprocessor have work; one for `columns` 0.
+__device__ constexpr int warps_per_column(int columns, int warps) {
+  int n = 1;
+  while (columns > 0 && 2 * n <= warps && warps % (2 * n) == 0 && columns * 2 * n <= 6336) n *= 2;
+  return n;
+}
+
 /// `Split` warps multiply `Rows` rows of a by `Outputs` neighbouring columns of b; their lanes share k in pieces. Every
 /// lane has `Outputs * Unroll` pieces of b under way. Sums are joined over lanes, then warps, in a fixed order.
 template <class TA, class TB, int Threads, int Rows, int Outputs = 2, int Unroll = 4, int Split = 1>

@@ -24,14 +24,16 @@ from tilefoundry.codegen.cuda.tiles import (
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
 from tilefoundry.ir.tir import BufferView, Operand, Store, TileAttention, TirStmt, walk_tir
-from tilefoundry.ir.types import Dim, DimVar, TensorType
+from tilefoundry.ir.types import Dim, DimVar, DType, TensorType
 
 __all__ = [
+    "BYTES",
     "PIECE",
     "WIDTH",
     "Combine",
     "EarlyStart",
     "Pack",
+    "PackByte",
     "PackedOperand",
     "Packs",
     "RegisterArray",
@@ -41,6 +43,9 @@ __all__ = [
     "WidePath",
     "inner_statements",
 ]
+
+BYTES = (DType.i8, DType.u8)
+"""Types whose packs a computed operand holds in words."""
 
 WIDTH = DimVar("pack_width_", 1, 17)
 """Elements of one pack."""
@@ -64,6 +69,14 @@ class Pack:
     buffer: Var
     index: Dim
     once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PackByte(Expr):
+    """The 8-bit integer at ``slot`` of a pack as an f32; the value of a ``Let``."""
+
+    pack: Var
+    slot: Dim
 
 
 @dataclass(frozen=True, slots=True)

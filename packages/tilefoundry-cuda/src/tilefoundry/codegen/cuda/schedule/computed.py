@@ -6,10 +6,10 @@ from tilefoundry.codegen.cpu.schedule.contraction import accumulator_type, produ
 from tilefoundry.codegen.cpu.schedule.phases import coordinates
 from tilefoundry.codegen.cpu.schedule.plan import Loop, Plan
 from tilefoundry.codegen.cpu.schedule.scope import Scope, buffer_var, index_var
-from tilefoundry.codegen.cuda.schedule.contraction import memory_operand, warps_per_column
+from tilefoundry.codegen.cuda.schedule.contraction import memory_operand
 from tilefoundry.codegen.cuda.schedule.geometry import BLOCK
 from tilefoundry.codegen.cuda.schedule.instances import Instances, Placement
-from tilefoundry.codegen.cuda.schedule.prologues import FEW_ROWS, packed_operand
+from tilefoundry.codegen.cuda.schedule.prologues import are_halves, packed_operand, takes_few
 from tilefoundry.codegen.cuda.statements import PackedOperand, TileProducts
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.passes import Names
@@ -22,19 +22,36 @@ __all__ = ["computed_instances", "schedule_computed"]
 _TILE = 64
 """Rows and columns of the smallest tile that a block takes; it decides how many blocks there are at most."""
 
+_FEW_BLOCKS = 2 * 132
+"""So few blocks, of which a multiprocessor has one or two, have twice as many threads, to keep memory busy."""
+
+_FRAGMENT = 16
+"""Columns that a warp takes together where `mma.sync` multiplies them."""
+
+_LANES_ROWS = 2
+"""So few rows lanes multiply faster than `mma.sync`."""
+
+_MMA_WARPS, _STREAMING_WARPS = 4224, 6336
+"""So many warps keep memory busy, where that instruction multiplies and where lanes do."""
+
 
 def computed_instances(plan: Plan) -> Instances:
     """As many blocks as there are tiles, or runs of columns where rows are few; blocks take them in turn."""
-    operands = _operands(plan, Names(plan.binds), {})
-    return Instances(_blocks(plan, operands[1]), (BLOCK,), ("tile", "t"))
+    _, right = _operands(plan, Names(plan.binds), {})
+    blocks = _blocks(plan, right)
+    alone = (
+        takes_few(plan.nest) and not _follows_k(right) and isinstance(blocks, int) and blocks <= _FEW_BLOCKS
+    )
+    return Instances(blocks, (2 * BLOCK if alone else BLOCK,), ("tile", "t"))
 
 
 def schedule_computed(
     plan: Plan, names: Names, faults: dict[str, Var], placement: Placement
 ) -> tuple[TirStmt, ...]:
     """The kernel's mesh scope: one product, whose operands read what they are computed from."""
-    if placement.thread_count != BLOCK:
-        placement.refuse(f"this product is computed by blocks of {BLOCK} threads", computed_instances(plan))
+    wanted = computed_instances(plan)
+    if placement.thread_count != wanted.threads[0]:
+        placement.refuse(f"this product is computed by blocks of {wanted.threads[0]} threads", wanted)
     lhs, rhs = _operands(plan, names, faults)
     *batches, rows, columns = plan.nest.extents
     root = plan.nest.matmul
@@ -58,7 +75,7 @@ def schedule_computed(
         totals=(total,),
         head=(),
         body=body,
-        threads=BLOCK,
+        threads=placement.thread_count,
     )
     return (placement.scope((tile,)),)  # type: ignore[arg-type]  # a CUDA statement
 
@@ -102,15 +119,33 @@ def _epilogue(
 def _blocks(plan: Plan, right: BufferView | PackedOperand) -> Dim:
     """The runtime's rule, by which its tiers for few rows share columns out."""
     *batches, rows, columns = plan.nest.extents
-    if not isinstance(rows, int) or rows > FEW_ROWS:
+    if not isinstance(rows, int) or not takes_few(plan.nest):
         return product([*batches, ceildiv(rows, _TILE), ceildiv(columns, _TILE)])
-    along_k = right.axis == 0 if isinstance(right, PackedOperand) else right.strides[-2] == 1
-    if not along_k:
+    warps = BLOCK // 32
+    if not _follows_k(right):
         run = 64 if isinstance(columns, int) and columns >= 16384 else 32
         return product([*batches, ceildiv(columns, run)])
-    together, warps = _columns_per_warp(rows, columns), BLOCK // 32
-    share = warps_per_column(ceildiv(columns, together), warps)
-    return ceildiv(product([*batches, ceildiv(columns, together), share]), warps)
+    if are_halves(plan.nest) and rows > _LANES_ROWS:
+        runs = ceildiv(columns, _FRAGMENT)
+        share = _sharing(runs, warps, _MMA_WARPS) if isinstance(runs, int) else 2
+        return product([*batches, ceildiv(product((runs, share)), warps)])
+    together = _columns_per_warp(rows, columns)
+    runs = ceildiv(columns, together)
+    share = _sharing(runs, warps, _STREAMING_WARPS) if isinstance(runs, int) else 1
+    return ceildiv(product([*batches, runs, share]), warps)
+
+
+def _follows_k(right: BufferView | PackedOperand) -> bool:
+    """Whether neighbours along k lie side by side."""
+    return right.axis == 0 if isinstance(right, PackedOperand) else right.strides[-2] == 1
+
+
+def _sharing(runs: int, warps: int, most: int) -> int:
+    """Warps that share a run of columns, a power of two."""
+    count = 1
+    while 2 * count <= warps and 2 * count * runs <= most:
+        count *= 2
+    return count
 
 
 def _columns_per_warp(rows: int, columns: Dim) -> int:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from tilefoundry.codegen.cpu.nest import Nest
+from tilefoundry.codegen.cpu.nest import Nest, is_matmul
 from tilefoundry.codegen.cpu.schedule.phases import coordinates
 from tilefoundry.codegen.cpu.schedule.plan import Access, Loop, Plan, sample
 from tilefoundry.codegen.cpu.schedule.scope import Scope, index_var
 from tilefoundry.codegen.cuda.schedule.packs import PackScope, PackTable
-from tilefoundry.codegen.cuda.statements import PackedOperand
+from tilefoundry.codegen.cuda.statements import BYTES, PackByte, PackedOperand
 from tilefoundry.ir.core.expr import Call, Expr, Var
 from tilefoundry.ir.passes import Names
 from tilefoundry.ir.tir import SCALAR_OPS, Apply, compute_dtype
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType, scalar
 from tilefoundry.ir.types.dim import product
 
-__all__ = ["FEW_ROWS", "packed_operand", "prologue_refusal"]
+__all__ = ["are_halves", "packed_operand", "prologue_refusal", "takes_few"]
 
 FEW_ROWS = 8
 """So few rows read every right element once for all of them."""
+
+_FEW_HALVES = 32
+"""The same where `mma.sync` multiplies them."""
 
 _TILE = 64
 """Rows of the smallest tile, for which a right element is computed once."""
@@ -25,13 +28,7 @@ _TILE = 64
 _AGAIN = 32
 """Scalar operations per element of k, over all rows, that every few columns may repeat while weights arrive."""
 
-_HELD = 32
-"""Elements of a pack times rows, at most: sums, or left elements, that a thread holds."""
-
-_ACCESS_BYTES = 16
-_STAGED = 8
-"""Elements that go to shared memory together."""
-
+_ACCESSBYTES = 16
 _NARROW = (DType.bool_, DType.i8, DType.u8, DType.fp8e4m3, DType.fp8e5m2, DType.f4e2m1)
 """Types whose every value is one of the 16-bit floats too."""
 
@@ -45,6 +42,19 @@ def prologue_refusal(nest: Nest) -> str | None:
     return next(filter(None, (_refused(nest, position, chain) for position, chain in nest.prologues)), None)
 
 
+def takes_few(nest: Nest) -> bool:
+    """Whether all rows of the nest's product share what is read and computed of its right operand."""
+    rows = nest.extents[-2]
+    return isinstance(rows, int) and rows <= (_FEW_HALVES if are_halves(nest) else FEW_ROWS)
+
+
+def are_halves(nest: Nest) -> bool:
+    """Whether the factors of the nest's product are of one 16-bit type."""
+    root = next(bind for bind in nest.binds if is_matmul(bind))
+    left, right = (arg.type.dtype for arg in root.value.args)  # type: ignore[attr-defined]  # tensors
+    return left is right and left in (DType.f16, DType.bf16)
+
+
 def _refused(nest: Nest, position: int, chain: Nest) -> str | None:
     rows, columns = nest.extents[-2:]
     side, apart = ("left", "right")[position], f"apart it costs {_passed(chain)} bytes, and each element once"
@@ -52,7 +62,7 @@ def _refused(nest: Nest, position: int, chain: Nest) -> str | None:
     if shared != 1:
         return f"its {side} operand would be computed by each of the {shared} matrices that share it; {apart}"
     if position == 1:
-        if isinstance(rows, int) and rows <= FEW_ROWS:
+        if takes_few(nest):
             return None
         times = f"for every {_TILE} of {rows} rows"
         return f"its right operand would be computed {times}; {apart}"
@@ -97,8 +107,7 @@ def packed_operand(plan: Plan, chain: Nest, names: Names, faults: dict[str, Var]
     value = body.value(chain.binds[-1].target)
     type_ = chain.binds[-1].target.type
     assert isinstance(type_, TensorType)
-    rows = plan.nest.extents[-2]
-    wanted = _width(table, chain.extents[axis], rows)
+    wanted = _width(table, chain.extents[axis])
     return PackedOperand(
         type=type_,
         batch=index_var(batch.name),
@@ -145,13 +154,10 @@ def _batch_places(plan: Plan, chain: Nest, batch: DimVar, head: Scope) -> dict[i
     return {axis - (rank - own): at for axis, at in coords.items() if axis >= rank - own}
 
 
-def _width(table: PackTable, extent: Dim, rows: Dim) -> int:
-    """Elements of a pack: 16 bytes of what is read once, as many as a thread can hold, and as extents allow."""
+def _width(table: PackTable, extent: Dim) -> int:
+    """Elements of a pack: 16 bytes of what is read once, and as extents allow."""
     sizes = [pack.buffer.type.dtype.itemsize for pack in table.loads if pack.once]  # type: ignore[attr-defined]  # tensors
-    few = isinstance(rows, int) and rows <= FEW_ROWS
-    width = max(int(_ACCESS_BYTES // max(min(sizes, default=16), 1)), 1) if few else _STAGED
-    while few and width > 1 and width * rows > _HELD:  # type: ignore[operator]  # few rows are a number
-        width //= 2
+    width = max(int(_ACCESSBYTES // max(min(sizes, default=_ACCESSBYTES), 1)), 1)
     fixed = [dim for dim in (extent, *table.multiples) if isinstance(dim, int)]
     while width > 1 and any(dim % width for dim in fixed):
         width //= 2
@@ -159,25 +165,34 @@ def _width(table: PackTable, extent: Dim, rows: Dim) -> int:
 
 
 class _ChainScope(PackScope):
-    """A scope in which casts that lose nothing do not round."""
+    """A scope in which casts that lose nothing do not round, and bytes of packs become floats without conversions."""
 
     __slots__ = ()
 
     def _computed(self, atom: Var) -> Expr:
         call = self.plan.call(atom.name)
         source = call.args[0].type if call.args else None
-        if (
-            call.op.name == "cast"
-            and isinstance(source, TensorType)
-            and _keeps_all(source.dtype, call.attr("dtype"))
-        ):
-            kind = compute_dtype(call.attr("dtype"))
-            value = self._operand(atom.name, 0)
-            assert isinstance(value.type, TensorType)
-            if value.type.dtype is kind:
-                return value
-            return Apply(scalar(kind), "cast", (value,), (("dtype", kind),))
-        return PackScope._computed(self, atom)
+        if call.op.name != "cast" or not isinstance(source, TensorType):
+            return PackScope._computed(self, atom)
+        kind = compute_dtype(call.attr("dtype"))
+        if call.attr("dtype") is not kind and not _keeps_all(source.dtype, call.attr("dtype")):
+            return PackScope._computed(self, atom)
+        pack = self._bytes(atom.name) if source.dtype in BYTES and kind is DType.f32 else None
+        if pack is not None:
+            return PackByte(scalar(kind), pack, self._place())
+        value = self._operand(atom.name, 0)
+        assert isinstance(value.type, TensorType)
+        return (
+            value if value.type.dtype is kind else Apply(scalar(kind), "cast", (value,), (("dtype", kind),))
+        )
+
+    def _bytes(self, name: str) -> Var | None:
+        """The registers of the pack whose elements the cast ``name`` takes; None where they come one by one."""
+        source = self.plan.call(name).args[0]
+        if not isinstance(source, Var) or source.name in self.plan.binds:
+            return None
+        view, axes = self.plan.views[source.name], self.plan.read_map(name, 0)
+        return self._loaded((source.name, axes, 0), view, axes, 0) if self._packs(view, axes) else None
 
 
 def _keeps_all(source: DType, target: DType) -> bool:

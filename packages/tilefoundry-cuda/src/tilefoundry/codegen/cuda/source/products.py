@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tilefoundry.codegen.cpu.emit.scalars import dtype_name
 from tilefoundry.codegen.cuda.source.matmul import extent_text, operand_text
-from tilefoundry.codegen.cuda.statements import PackedOperand, TileProducts
-from tilefoundry.ir.core.expr import Expr
+from tilefoundry.codegen.cuda.statements import BYTES, Pack, PackedOperand, TileProducts
+from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.tir import Apply, BufferView, Load, Operand, Prologue, compute_dtype
 from tilefoundry.ir.types import Dim, DimVar, TensorType
 from tilefoundry.ir.types.dim import DimExpr, product
@@ -16,17 +16,17 @@ from tilefoundry.ir.types.dim import DimExpr, product
 if TYPE_CHECKING:
     from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
 
-__all__ = ["runs_along_the_first", "write_products"]
+__all__ = ["register_name", "runs_along_the_first", "write_products"]
 
 
 def write_products(to: DeviceEmitter, stmt: TileProducts) -> None:
     """Operands as gmem tensors or functions of their indices, the extents as a tensor without memory, the call with
     its epilogue."""
     out = to.out
-    _write_operand(to, "a_", stmt.lhs, stmt, (stmt.rows, stmt.depth))
+    _write_operand(to, "a_", stmt.lhs, stmt, (stmt.rows, stmt.depth), False)
     names = [f"b{i}_" for i in range(len(stmt.rhs))]
     for name, operand in zip(names, stmt.rhs, strict=True):
-        _write_operand(to, name, operand, stmt, (stmt.depth, stmt.columns))
+        _write_operand(to, name, operand, stmt, (stmt.depth, stmt.columns), True)
     out.line(f"auto const right_ = ops::right_operands({', '.join(names)});")
     modes = [extent_text(to, stmt.rows), extent_text(to, stmt.columns)]
     if stmt.batches:
@@ -56,9 +56,11 @@ def _write_operand(
     operand: Operand | PackedOperand,
     stmt: TileProducts,
     extents: tuple[Dim, Dim],
+    once: bool,
 ) -> None:
+    """``once``: an element is read by one thread alone."""
     if isinstance(operand, PackedOperand):
-        _write_packed(to, name, operand, extents)
+        _write_packed(to, name, operand, extents, once)
         return
     if isinstance(operand, BufferView):
         to.out.line(f"auto {name} = {operand_text(to, operand, stmt.batches)};")
@@ -74,7 +76,9 @@ def _write_operand(
     to.out.line(f"auto {name} = ops::computed<{kind}, {last}>({sizes}, {name}at_);")
 
 
-def _write_packed(to: DeviceEmitter, name: str, operand: PackedOperand, extents: tuple[Dim, Dim]) -> None:
+def _write_packed(
+    to: DeviceEmitter, name: str, operand: PackedOperand, extents: tuple[Dim, Dim], once: bool
+) -> None:
     """What a pack is computed from is read by the outer function, each of its elements computed by the inner one."""
     out, kind = to.out, dtype_name(compute_dtype(operand.type.dtype))
     head = f"auto const {name}at_ = [&](auto width_, [[maybe_unused]] int batch_, int first_, int second_) {{"
@@ -85,7 +89,7 @@ def _write_packed(to: DeviceEmitter, name: str, operand: PackedOperand, extents:
         for index, text in given:
             out.line(f"[[maybe_unused]] const index_t {to.name(index)} = {text};")
         to.stmts(operand.head)
-        to.declare_packs(operand.loads, load=True)
+        _read_packs(to, operand.loads, once)
         slot = to.name(operand.slot)
         with out.block(f"return [=]([[maybe_unused]] int {slot}) {{", "};"):
             element = f"{to.name(operand.first)} + {slot}"
@@ -98,6 +102,23 @@ def _write_packed(to: DeviceEmitter, name: str, operand: PackedOperand, extents:
     sizes = ", ".join(f"int({to.dim(dim)})" for dim in extents)
     kinds = f"{dtype_name(operand.type.dtype)}, {'true' if operand.axis == 1 else 'false'}, {operand.width}"
     out.line(f"auto {name} = ops::computed_packs<{kinds}>({sizes}, {wide or 'true'}, {name}at_);")
+
+
+def register_name(var: Var) -> str:
+    """The registers that hold a pack."""
+    return var.name.replace(".", "") + "_"
+
+
+def _read_packs(to: DeviceEmitter, packs: Iterable[Pack], once: bool) -> None:
+    """Packs from memory, those of bytes in words."""
+    for pack in packs:
+        assert isinstance(pack.name.type, TensorType) and isinstance(to.names, dict)
+        kind, name = pack.name.type.dtype, register_name(pack.name)
+        to.names[pack.name.name] = f"{name}.value"
+        type_ = f"detail::{'BytePack' if kind in BYTES else 'Pack'}<{dtype_name(kind)}, V_>"
+        place = f"reinterpret_cast<{type_} const*>({to.name(pack.buffer)} + {to.dim(pack.index)})"
+        value = f"detail::load_once({place})" if once and pack.once else f"*{place}"
+        to.out.line(f"const {type_} {name} = {value};")
 
 
 def _places(to: DeviceEmitter, operand: Prologue, batches: tuple[Dim, ...]) -> list[tuple[Any, str]]:

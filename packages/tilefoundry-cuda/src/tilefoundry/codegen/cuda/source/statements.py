@@ -10,7 +10,7 @@ from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name, expr_text
 from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, attr_text, quoted
 from tilefoundry.codegen.cuda.source.combine import REDUCE_OPS, write_combine
 from tilefoundry.codegen.cuda.source.matmul import write_matmul
-from tilefoundry.codegen.cuda.source.products import write_products
+from tilefoundry.codegen.cuda.source.products import register_name, write_products
 from tilefoundry.codegen.cuda.source.tile_attention import write_attention
 from tilefoundry.codegen.cuda.source.tile_joins import JOIN_WRITERS
 from tilefoundry.codegen.cuda.source.tiles import TILE_WRITERS
@@ -18,6 +18,7 @@ from tilefoundry.codegen.cuda.statements import (
     Combine,
     EarlyStart,
     Pack,
+    PackByte,
     Packs,
     RegisterArray,
     TileAttend,
@@ -77,6 +78,8 @@ class DeviceEmitter(StatementEmitter):
 
     def expr(self, expr: Expr) -> str:
         """An expression's text; the standard library of device code is reached through ``stdx``."""
+        if isinstance(expr, PackByte):
+            return f"detail::byte_as_float({register_name(expr.pack)}, {self.dim(expr.slot)})"
         text = expr_text(expr, self.names).replace("std::numeric_limits", "stdx::numeric_limits")
         return _FAST.sub(r"ops::approximate<ops::\1>{}", text) if self.narrow else text
 
@@ -188,7 +191,7 @@ class DeviceEmitter(StatementEmitter):
     def _pieces_together(self, stmt: Packs, elements: int) -> None:
         for var in stmt.held:
             self.out.line("CUTE_UNROLL")
-            self.out.line(f"for (auto& held_ : {_register_name(var)}) detail::stay_packed(held_);")
+            self.out.line(f"for (auto& held_ : {register_name(var)}) detail::stay_packed(held_);")
         first = [pack for pack in stmt.loads if pack.once]
         early = (*first, *stmt.ahead)
         for pack in early:
@@ -227,8 +230,8 @@ class DeviceEmitter(StatementEmitter):
             self._first(stmt)
             with _Guarded(self, stmt):
                 for var in (*stmt.held, *(pack.name for pack in fetched)):
-                    self.out.line(f"auto const {_register_name(var)} = {_stage_name(var)}[piece_];")
-                    self.names[var.name] = f"{_register_name(var)}.value"  # type: ignore[index]  # a dict
+                    self.out.line(f"auto const {register_name(var)} = {_stage_name(var)}[piece_];")
+                    self.names[var.name] = f"{register_name(var)}.value"  # type: ignore[index]  # a dict
                 self.declare_packs([pack for pack in stmt.loads if pack not in fetched], load=True)
                 self._elements(stmt)
 
@@ -355,16 +358,12 @@ class _Guarded:
             self._block.__exit__(*error)
 
 
-def _register_name(var: Var) -> str:
-    return var.name.replace(".", "") + "_"
-
-
 def _stage_name(var: Var) -> str:
-    return f"{_register_name(var)}stage_"
+    return f"{register_name(var)}stage_"
 
 
 def _pack_name(pack: Pack) -> str:
-    return _register_name(pack.name)
+    return register_name(pack.name)
 
 
 def _dtype(var: Any) -> DType:
