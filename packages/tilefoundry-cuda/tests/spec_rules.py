@@ -13,6 +13,7 @@ RULES = {
     "pipeline.source": "Generated source includes the umbrella header alone, says which ops it came from, and exports "
     "the entry under its name.",
     "pipeline.sync": "Generated code meets through ops::sync alone.",
+    "pipeline.extents": "A block's threads are a constant of its code; a grid that the call decides is the launch's.",
     "pipeline.one-entry": "Generated code calls one entry per op and names none of the implementations behind it.",
     "pipeline.host-part": "The host's text of a CUDA library names no CUDA or CuTe type.",
     "pipeline.libraries": "A CUDA library needs neither cudart nor libcuda and opens without a GPU; none needs a BLAS.",

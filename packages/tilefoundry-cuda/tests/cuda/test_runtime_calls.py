@@ -11,10 +11,12 @@ import pytest
 
 from tilefoundry import CompilerOptions, lower
 from tilefoundry.codegen.cuda import BACKEND
+from tilefoundry.ir.tir import Launch, PrimFunction, walk_tir
 from tilefoundry.target import CudaTarget
 
 from . import hand_placed_loops, hand_placed_modules, hand_placed_programs, hand_placed_statements
 from .test_golden_sources import PROGRAMS as PLAIN
+from .test_golden_sources import linear_gated as _dynamic
 
 H200 = CudaTarget("nvidia.h200_sxm")
 HAND_PLACED = (hand_placed_loops, hand_placed_modules, hand_placed_programs, hand_placed_statements)
@@ -47,3 +49,14 @@ def test_implementations_behind_an_entry_are_not_named(texts):
     assert [name for name, text in texts.items() if re.search(r"\w_impl::|\w_tier", text)] == []
     words = {word for text in texts.values() for word in re.findall(r"ops::(\w*(?:matmul|reduce)\w*)", text)}
     assert {word for word in words if not word.endswith("_bytes")} == {"matmul", "reduce"}
+
+
+@pytest.mark.spec("pipeline.extents")
+def test_the_threads_of_a_block_are_a_constant_and_a_grid_that_the_call_decides_is_none(texts):
+    """For the grid the header's own answer, the launch's extent, is left in force."""
+    host = lower(_dynamic(), target=H200).entry_function()
+    assert isinstance(host, PrimFunction)
+    (launch,) = (stmt for stmt in walk_tir(host.body) if isinstance(stmt, Launch))
+    assert not isinstance(launch.grid[0], int)
+    assert "program_shape<TopologyScope::thread>() noexcept {" in texts[_dynamic.__name__]
+    assert "program_shape<TopologyScope::cta>() noexcept" not in texts[_dynamic.__name__]

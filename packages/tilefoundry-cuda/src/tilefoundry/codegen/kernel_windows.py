@@ -83,7 +83,7 @@ def _axes(bind: Bind, call: Call, loops: tuple[For, ...]) -> Iterator[_Window]:
         start = attr
         if start is None:
             atom = next(given)
-            start = atom.value if isinstance(atom, Constant) else indices.get(getattr(atom, "name", ""))
+            start = int(atom.value) if isinstance(atom, Constant) else indices.get(atom.name)
         if start is not None:
             yield _Window(bind, axis, start, sizes[axis], strides[axis], whole.shape[axis])
 
