@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tilefoundry import func, lower
+from tilefoundry import CompilerOptions, func, lower
 from tilefoundry.codegen import explain
+from tilefoundry.codegen.cuda import BACKEND
 from tilefoundry.dsl import DimVar, Tensor, tf
-from tilefoundry.ir.tir import Launch, PrimFunction, walk_tir
+from tilefoundry.ir.tir import Launch, PrimFunction, Slab, walk_tir
 from tilefoundry.target import CudaTarget
 
 from ..cpu.harness import Program, compare, random_tensor
@@ -231,3 +232,25 @@ def test_bytes_and_operations_of_the_kernel_are_those_of_narrow_weights():
     (kernel,) = explain(program, target=H200).kernels
     assert kernel.reads == 64 * 2 + 64 * 32 + 32 * 2 and kernel.writes == 32 * 2
     assert kernel.flops == 2 * 64 * 32 + 2 * 64 * 32 and kernel.ops == ("cast", "mul", "matmul")
+
+
+def test_layers_are_built_once_and_weights_take_no_workspace():
+    @func
+    def layers(
+        x: Tensor[(2, 64), "bf16"],
+        a: Tensor[(64, 64), "i8"],
+        b: Tensor[(64, 64), "i8"],
+        s: Tensor[(64,), "bf16"],
+        t: Tensor[(64,), "bf16"],
+    ) -> Tensor[(2, 64), "bf16"]:
+        h = tf.relu(x @ (tf.cast(a, "bf16") * s))
+        return tf.relu(h @ (tf.cast(b, "bf16") * t))
+
+    lowered = lower(layers, target=H200)
+    host = lowered.entry_function()
+    assert isinstance(host, PrimFunction)
+    (slab,) = (stmt for stmt in host.body if isinstance(stmt, Slab))
+    assert slab.slots == ((2 * 64 * 2,),)
+    assert _kernels(layers) == 2
+    built = BACKEND.emit(lowered, H200, CompilerOptions())
+    assert sum(text.count("__global__") for text in built.parts.devices) == 1
