@@ -36,7 +36,7 @@ def test_memory_is_not_used_again_while_a_kernel_still_reads_it(on_stream):
         del compact, handle
         for other in range(4):
             # Gathers on the copy stream into memory like that.
-            carrier.project(tensor, choose((k + 5) % 8, (k + 4 + other) % 4), order="tile").wait()
+            carrier.project(tensor, choose((k + 4 + other) % 8, (k + 3) % 8), order="tile").wait()
             carrier.evict(carrier.primary_tiles)
         torch.cuda.synchronize()
         assert torch.equal(copied.cpu(), full[[k, k + 2]])

@@ -8,16 +8,13 @@ for tiles that arrived meanwhile, runs on the device-to-device stream, after wha
 
 from __future__ import annotations
 
-import _thread
-import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ... import seam
 from ...dtypes import DType
-from ...movement import driver
-from ...movement.captures import beside_captures, leave_captures, pass_captures
+from ...movement.captures import beside_captures
 from ...movement.completion import Completion
 from ...movement.cuda import OnDevice, straight_to_device
 from ...movement.cuda_carry import carry
@@ -29,97 +26,13 @@ from ..base import Carrier
 from ..cpu import CPU
 from ..cuda import CUDA
 from ..torch_storage import WHOLE_PAGES, outside_inference
-from .indices import Sender, index_tensor, sender_for
+from .indices import index_tensor
 from .mover import CAPTURED, Ended, Move, failed, follow, grouped
+from .own_streams import own_stream
+from .prepared import UNORDERED, Prepared
 
 if TYPE_CHECKING:
     import torch
-
-_streams: dict[tuple[int, int], Own] = {}
-_guard = threading.Lock()
-_inherited: list[object] = []
-
-
-class Own:
-    """A stream that callers' gathers run on, and what goes with it: its reaper, its events, its words for indices."""
-
-    __slots__ = ("device", "marks", "reaper", "sender", "stream")
-
-    def __init__(self, device: int, raw: int, stream: torch.cuda.Stream) -> None:
-        self.device, self.stream, self.marks = device, stream, Marks(stream)
-        self.reaper = Reaper(f"strideweave-gather-{device}-{raw:x}")
-        self.sender: Sender | None = None
-        """Made with the first index."""
-
-    def index(self, places: tuple[int, ...], device: torch.device) -> torch.Tensor | None:
-        """``places`` as an index tensor for what the calling thread, whose stream this is, queues from now on."""
-        if self.sender is None:
-            if not driver.is_there():
-                return index_tensor(places, device)
-            self.sender = sender_for(device)
-        if len(places) > self.sender.size:
-            return index_tensor(places, device)
-        return self.sender.send(places)
-
-
-class Prepared:
-    """The requesting thread and its stream; ``event`` marks what the stream had queued when it was first asked for.
-
-    It is asked for no later than at the end of the request's own submission. Asked earlier by another thread it may
-    mark more work than needed, never less. ``thread`` is None once that submission has ended.
-    """
-
-    __slots__ = ("_event", "_idle", "_lock", "_marks", "stream", "thread")
-
-    def __init__(self, stream: torch.cuda.Stream | None, marks: Marks | None) -> None:
-        self.thread: int | None = threading.get_ident()
-        self.stream, self._marks = stream, marks
-        self._event: Any = None
-        self._idle = False
-        self._lock = _thread.allocate_lock()
-
-    @property
-    def event(self) -> Any:
-        """The event, recorded once; None where nothing is left to wait for, or while a graph is being captured."""
-        if self.stream is None or self._marks is None:
-            return None
-        with self._lock:
-            if self._event is None and not self._idle:
-                # Asking takes a fraction of what an event takes, and what has run need not be waited for.
-                before = pass_captures()
-                try:
-                    self._idle = driver.is_there() and driver.is_idle(self.stream)
-                finally:
-                    leave_captures(before)
-                if not self._idle:
-                    self._event = self._marks.take()
-            return self._event
-
-    def __del__(self) -> None:
-        # Appends to a list: no lock is taken and no device is called.
-        if self._event is not None and self._marks is not None:
-            self._marks.give(self._event)
-
-
-_UNORDERED = Prepared(None, None)
-_UNORDERED.thread = None
-
-
-def _met(key: tuple[int, int], stream: torch.cuda.Stream) -> Own:
-    """The stream with its reaper: events of one stream pass in order; several would hold one another up."""
-    with _guard:
-        found = _streams.get(key)
-        if found is None:
-            found = _streams[key] = Own(*key, stream)
-        return found
-
-
-def _own(device: int) -> Own:
-    """The calling thread's stream."""
-    import torch
-
-    key = device, torch._C._cuda_getCurrentRawStream(device)
-    return _streams.get(key) or _met(key, current_stream(device))
 
 
 def _require_held(core: Any, codes: Sequence[int]) -> None:
@@ -148,12 +61,12 @@ class CudaMover:
 
         if torch._C._cuda_isCurrentStreamCapturing():
             return Prepared(None, None)
-        own = _own(self.device)
+        own = own_stream(self.device)
         return Prepared(own.stream, own.marks)
 
     def unordered(self) -> Prepared:
         """See ``HostMover.unordered``."""
-        return _UNORDERED
+        return UNORDERED
 
     def compact(self, prototype: Any, slots: int, dtype: DType) -> Carrier:
         """See ``HostMover.compact``: memory of the stream that gathers, which nothing queued by the caller can use."""
@@ -299,7 +212,7 @@ class CudaMover:
                 job()
                 ended(None)
                 return None
-            own = _own(self.device)
+            own = own_stream(self.device)
             return _watched(job, own.reaper, own.marks, ended, waited)
         on = lane(self.device, "d2d")
         event = prepared.event
@@ -318,7 +231,7 @@ class CudaMover:
         if torch._C._cuda_isCurrentStreamCapturing():
             _require_held(core, codes)
             return CAPTURED
-        return _own(self.device)
+        return own_stream(self.device)
 
     def index(self, here: Any, places: tuple[int, ...], device: torch.device) -> torch.Tensor | None:
         """See ``HostMover.index``."""
@@ -406,14 +319,3 @@ def _direction(source: Carrier, target: Carrier) -> str:
     if isinstance(source, CUDA):
         return "d2d" if isinstance(target, CUDA) else "d2h"
     return "h2d"
-
-
-def _after_fork() -> None:
-    global _streams, _guard
-    _guard = threading.Lock()
-    # The parent's events are not destroyed here: the child cannot use the device.
-    _inherited.append(_streams)
-    _streams = {}
-
-
-os.register_at_fork(after_in_child=_after_fork)
