@@ -114,6 +114,21 @@ def _matmul(b: _Builder) -> Var:
     return b.program("tanh", b.program("matmul", value, turned))
 
 
+def _computed_product(b: _Builder) -> Var:
+    """A product of operands that are computed elementwise, one of them or both, before or after they are turned."""
+    value = b.pick(2)
+    rank = len(shape(value))
+    perm = (*range(rank - 2), rank - 1, rank - 2)
+    left, right = b.choose.choice(((True, False), (False, True), (True, True)))
+    one = b.program("mul", b.program(b.choose.choice(BOUNDED), value), value) if left else value
+    if b.choose.random() < 0.5:
+        turned = b.program("transpose", b.program("tanh", value) if right else value, perm=perm)
+    else:
+        turned = b.program("transpose", value, perm=perm)
+        turned = b.program("mul", b.program("sigmoid", turned), turned) if right else turned
+    return b.program("tanh", b.program("mul", b.program("matmul", one, turned), constant("f32", 0.125)))
+
+
 def _gather(b: _Builder) -> Var:
     value = b.pick(1)
     assert b.index is not None
@@ -159,6 +174,7 @@ STEPS: tuple[tuple[Callable[[_Builder], Var], int], ...] = (
     (_slice, 1),
     (_join, 1),
     (_matmul, 2),
+    (_computed_product, 2),
     (_gather, 1),
     (_where, 1),
     (_repeat, 1),
