@@ -1,4 +1,4 @@
-"""The CPU target beside torch eager with the same threads: pointwise and row ops, MiniLM's forward, tiny calls.
+"""The CPU target beside torch eager with the same threads: pointwise ops, rows, products, MiniLM's forward, tiny calls.
 
     python benchmarks/cpu_kernels.py [--rounds 15] [--threads 1] [--threads 2] [--shape 2048x1024] [--only softmax]
 
@@ -113,6 +113,51 @@ def kernel_case(program: object, form: Form) -> Calls:
     return lambda: compiled(*inputs), lambda: form(*inputs)
 
 
+def products_of(rows: int, k: int, columns: int) -> tuple[tuple[str, object, Form], ...]:
+    """(name, our program, torch's chain of ops) of products whose operands are computed while they are read."""
+    left, right, turned, out = (rows, k), (k, columns), (columns, k), (rows, columns)
+
+    @func
+    def scaled(
+        x: Tensor[left, "f32"], w: Tensor[right, "i8"], s: Tensor[(columns,), "f32"]
+    ) -> Tensor[out, "f32"]:
+        return x @ (tf.cast(w, dtype="f32") * s)
+
+    @func
+    def along(
+        x: Tensor[left, "f32"], w: Tensor[turned, "i8"], s: Tensor[(columns, 1), "f32"]
+    ) -> Tensor[out, "f32"]:
+        return x @ tf.transpose(tf.cast(w, dtype="f32") * s, perm=(1, 0))
+
+    @func
+    def wide(x: Tensor[left, "f32"], w: Tensor[turned, "bf16"]) -> Tensor[out, "f32"]:
+        return x @ tf.transpose(tf.cast(w, dtype="f32"), perm=(1, 0))
+
+    @func
+    def gated(g: Tensor[left, "f32"], u: Tensor[left, "f32"], w: Tensor[right, "f32"]) -> Tensor[out, "f32"]:
+        return (tf.silu(g) * u) @ w
+
+    return (
+        ("product with i8 weights * scale", scaled, lambda x, w, s: x @ (w.float() * s)),
+        ("product with transposed i8 weights * scale", along, lambda x, w, s: x @ (w.float() * s).T),
+        ("product with transposed bf16 weights", wide, lambda x, w: x @ w.float().T),
+        ("product of silu(g) * u", gated, lambda g, u, w: (F.silu(g) * u) @ w),
+    )
+
+
+def product_case(program: object, form: Form) -> Calls:
+    """As ``kernel_case``; weights and inputs of about one over the root of the sum's length."""
+    compiled = jit(program, target="cpu")
+    inputs = []
+    for param in compiled.type.input_params:
+        shape, dtype = param.type.shape, param.type.dtype.name
+        integers = torch.randint(-127, 128, shape, dtype=torch.int8)
+        inputs.append(integers if dtype == "i8" else (torch.randn(shape) / shape[-1] ** 0.5).to(TORCH[dtype]))
+    got, want = compiled(*inputs), form(*inputs)
+    torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4 * float(want.abs().max()))
+    return lambda: compiled(*inputs), lambda: form(*inputs)
+
+
 def minilm_case() -> Calls:
     """MiniLM's forward, batch 8, sequence 128, random weights; torch's is transformers' eager BertModel."""
     from models.minilm.checkpoint import names
@@ -158,6 +203,10 @@ def report_kernels(only: list[str] | None, rounds: int, shapes: list[str]) -> di
         count = max(1, min(100, 2**22 // (rows * width)))
         for name, program, form in kernels_of((rows, width)):
             cases.append((f"{name}, {text}", lambda p=program, f=form: kernel_case(p, f), count))
+    for rows in (1, 8, 64, 512):
+        for name, program, form in products_of(rows, 4096, 4096):
+            title = f"{name}, {rows}x4096x4096"
+            cases.append((title, lambda p=program, f=form: product_case(p, f), 1))
     cases.append(("minilm 8 x 128, f32", minilm_case, 1))
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     taken: dict[str, list[list[float]]] = {}
