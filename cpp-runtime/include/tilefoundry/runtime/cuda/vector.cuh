@@ -32,13 +32,15 @@ CUTE_HOST_DEVICE P load_streaming(P const* from) {
 #endif
   return *from;
 }
-/// Read a pack of any size that nobody reads again, here and not where it is used: reads that follow one another are
-/// under way together, which the compiler would give up for a few registers.
-template <class P>
-CUTE_HOST_DEVICE P load_once(P const* from) {
+/// Read a pack of any size. `Here`: nobody reads it again, and it is read here and not where it is used, so that reads
+/// that follow one another are under way together, which the compiler would give up for a few registers.
+template <bool Here, class P>
+CUTE_HOST_DEVICE P load_pack(P const* from) {
 #if defined(__CUDA_ARCH__)
   P out;
-  if constexpr (sizeof(P) % 16 == 0) {
+  if constexpr (!Here) {
+    out = *from;
+  } else if constexpr (sizeof(P) % 16 == 0) {
     CUTE_UNROLL
     for (int i = 0; i < int(sizeof(P) / 16); ++i)
       reinterpret_cast<uint4*>(&out)[i] = __ldcs(reinterpret_cast<uint4 const*>(from) + i);

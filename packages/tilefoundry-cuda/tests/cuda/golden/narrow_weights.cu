@@ -21,7 +21,8 @@ static CUTE_DEVICE void kernel_narrow_weights_k0_matmul_relu_mul_work(const i8* 
   // v5 = tf.matmul(v4, v2): bf16[2, 512]
   // v6 = tf.add(v5, b): bf16[2, 512]
   // with Mesh(cta, thread: tile=512, t=256) as m:
-  auto const a_at_ = [&](auto width_, [[maybe_unused]] int batch_, int first_, int second_) {
+  auto const a_at_ = [&](auto width_, [[maybe_unused]] auto here_, [[maybe_unused]] int batch_, int first_,
+      int second_) {
     [[maybe_unused]] constexpr int V_ = decltype(width_)::value;
     [[maybe_unused]] const index_t batch = batch_;
     [[maybe_unused]] const index_t other = first_;
@@ -41,13 +42,15 @@ static CUTE_DEVICE void kernel_narrow_weights_k0_matmul_relu_mul_work(const i8* 
   };
   auto a_ = ops::computed_packs<bf16, true, 8>(int(2), int(256),
       detail::is_aligned<16>(g) && detail::is_aligned<16>(u), a_at_);
-  auto const b0_at_ = [&](auto width_, [[maybe_unused]] int batch_, int first_, int second_) {
+  auto const b0_at_ = [&](auto width_, [[maybe_unused]] auto here_, [[maybe_unused]] int batch_, int first_,
+      int second_) {
     [[maybe_unused]] constexpr int V_ = decltype(width_)::value;
     [[maybe_unused]] const index_t batch_2 = batch_;
     [[maybe_unused]] const index_t other_2 = second_;
     [[maybe_unused]] const index_t first_2 = first_;
     const f32 scale_at = widen(scale[other_2]);
-    const detail::BytePack<i8, V_> pack0_ = detail::load_once(reinterpret_cast<detail::BytePack<i8,
+    const detail::BytePack<i8,
+        V_> pack0_ = detail::load_pack<decltype(here_)::value>(reinterpret_cast<detail::BytePack<i8,
         V_> const*>(w + first_2 + other_2 * 256));
     return [=]([[maybe_unused]] int slot_2) {
       [[maybe_unused]] const index_t element_2 = first_2 + slot_2;

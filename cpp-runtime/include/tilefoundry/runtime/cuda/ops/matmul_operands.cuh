@@ -22,7 +22,8 @@ __device__ ComputedOperand<T, LastFastest, Function> computed(int first, int sec
   return {function, {first, second}};
 }
 
-/// As `ComputedOperand`, read in packs: `function(cute::Int<V>{}, batch, first, second)` reads what `V` neighbours along the
+/// As `ComputedOperand`, read in packs: `function(cute::Int<V>{}, here, batch, first, second)` reads, as `load_pack` does
+/// with the constant `here`, what `V` neighbours along the
 /// fastest index are computed from, and gives a function of the position inside the pack, which computes one of them in
 /// T's compute type. V: `Width`, a smaller power of two, or 1. Packs of more than one element start at multiples of their
 /// size, and only where `wide` says that memory allows them.
@@ -102,9 +103,9 @@ struct PackedRows {
   bool wide;
 
   /// A function of the position among the V elements from (row, kk).
-  template <int V>
+  template <int V, bool Here = false>
   __device__ auto elements(int row, int kk) const {
-    return function(cute::Int<V>{}, batch, RowFirst ? row : kk, RowFirst ? kk : row);
+    return function(cute::Int<V>{}, cute::bool_constant<Here>{}, batch, RowFirst ? row : kk, RowFirst ? kk : row);
   }
   __device__ T load(int row, int kk) const { return convert<T>(elements<1>(row, kk)(0)); }
   __device__ bool allows_pieces() const { return wide; }
@@ -141,16 +142,15 @@ template <class Op>
 inline constexpr int packs_of<Op, stdx::void_t<decltype(Op::width)>> = Op::width;
 
 /// A function of the position among the `V` elements from (row, k) along the contiguous direction, in the compute type;
-/// what it needs from memory is read now. `Once`: nobody reads it again.
-template <int V, bool Once = false, class Op>
+/// what it needs from memory is read now. `Here`: as in `load_pack`.
+template <int V, bool Here = false, class Op>
 __device__ auto elements_of(Op const& op, int row, int k) {
   if constexpr (Op::in_memory) {
     using T = typename Op::value_type;
-    auto const from = reinterpret_cast<core::Pack<T, V> const*>(op.at(row, k));
-    const core::Pack<T, V> pack = Once ? core::load_once(from) : *from;
+    auto const pack = core::load_pack<Here>(reinterpret_cast<core::Pack<T, V> const*>(op.at(row, k)));
     return [pack](int i) { return widen(pack.value[i]); };
   } else {
-    return op.template elements<V>(row, k);
+    return op.template elements<V, Here>(row, k);
   }
 }
 

@@ -32,19 +32,18 @@ __device__ uint32_t word_of(float low, float high) {
 enum class Reading { inside, whole, single };
 
 /// A function of i that gives elements 2i and 2i + 1 of the V from (row, k) along k as a word of S; zero from `end` on.
-/// `Once`: nobody reads them again.
-template <class S, int V, Reading How, bool Once, class Op>
+/// `Here`: as in `load_pack`.
+template <class S, int V, Reading How, bool Here, class Op>
 __device__ auto words_of(Op const& op, int row, int k, int end) {
   const int left = How == Reading::inside ? V : end - k;
   if constexpr (How != Reading::single && Op::in_memory && stdx::is_same_v<typename Op::value_type, S>) {
-    auto const from = reinterpret_cast<core::Pack<S, V> const*>(op.at(row, left > 0 ? k : 0));
-    const core::Pack<S, V> pack = Once ? core::load_once(from) : *from;
+    auto const pack = core::load_pack<Here>(reinterpret_cast<core::Pack<S, V> const*>(op.at(row, left > 0 ? k : 0)));
     return [pack, left](int i) { return left > 0 ? reinterpret_cast<uint32_t const*>(&pack)[i] : 0u; };
   } else if constexpr (How != Reading::single) {
-    auto const element = elements_of<V, Once>(op, row, left > 0 ? k : 0);
+    auto const element = elements_of<V, Here>(op, row, left > 0 ? k : 0);
     return [element, left](int i) { return left > 0 ? word_of<S>(element(2 * i), element(2 * i + 1)) : 0u; };
   } else {
-    auto const element = held<V>([&](int i) { return elements_of<1, Once>(op, row, i < left ? k + i : 0); });
+    auto const element = held<V>([&](int i) { return elements_of<1, Here>(op, row, i < left ? k + i : 0); });
     return [element, left](int i) {
       return word_of<S>(2 * i < left ? float(element.of[2 * i](0)) : 0.0f,
                         2 * i + 1 < left ? float(element.of[2 * i + 1](0)) : 0.0f);
@@ -94,7 +93,7 @@ struct DeepMmaTier {
     const int lane = static_cast<int>(program_id<TopologyScope::thread>()) % 32, row = lane / 4, own_k = lane % 4 * V;
     auto const load = [&](int at) {
       return held<2 * N>(
-          [&](int i) { return words_of<S, V, How, true>(ob, columns[i % 2], at + i / 2 * step + own_k, ob.k); });
+          [&](int i) { return words_of<S, V, How, false>(ob, columns[i % 2], at + i / 2 * step + own_k, ob.k); });
     };
     auto const use = [&](auto const& right, int at) {
       CUTE_UNROLL
@@ -113,7 +112,7 @@ struct DeepMmaTier {
         }
     };
     const int reach = How == Reading::inside ? (N - 1) * step + chunk - 1 : 0;
-    return stream_along(k0, N * step, reach, ob.k, load, use);
+    return stream_along<false>(k0, N * step, reach, ob.k, load, use);
   }
 
   template <bool Wide, class OA, class OB>
@@ -167,14 +166,16 @@ struct DeepMmaTier {
 template <class S, int Threads, int Rows, int Columns, int Packs>
 struct FlatMmaTier {
   static constexpr int warps = Threads / 32, own = columns_per_block(Columns), W = own / 8, eights = (Rows + 7) / 8;
-  static constexpr int bytes = warps * 8 * own * 4, unroll = eights > 2 || W > 4 ? 2 : 4;
+  static constexpr int bytes = warps * 8 * own * 4, most = W > 4 ? 4 : 8;
+  static constexpr bool ahead = warps > 8;
+  static constexpr int unroll = eights > 1 ? 2 : ahead ? most / 2 : most;
   using Atom = atom::mma_sync<S>;
 
   /// What a lane reads of weights at one k: W columns, together or one by one.
   template <bool Wide, class OB>
   static __device__ auto columns_at(OB const& ob, int column, int k) {
     if constexpr (Wide) {
-      return elements_of<W, true>(ob, column, k);
+      return elements_of<W, ahead>(ob, column, k);
     } else {
       auto const one = held<W>([&](int i) { return elements_of<1>(ob, column + i < ob.rows ? column + i : 0, k); });
       return [one](int i) { return one.of[i](0); };
@@ -215,7 +216,7 @@ struct FlatMmaTier {
         }
       }
     };
-    return stream_along(k0, N * step, How == Reading::inside ? (N - 1) * step + 15 : 0, ob.k, load, use);
+    return stream_along<ahead>(k0, N * step, How == Reading::inside ? (N - 1) * step + 15 : 0, ob.k, load, use);
   }
 
   template <bool Wide, class OA, class OB>

@@ -42,20 +42,26 @@ __device__ auto held(Make const& make) {
   return hold(make, cute::make_seq<N>{});
 }
 
-/// `use(load(k), k)` for k, k + step, ... while k + reach stays below `end`; what comes next is read before each use, so
-/// that reads are always under way. Gives the first k that is left over.
-template <class Load, class Use>
+/// `use(load(k), k)` for k, k + step, ... while k + reach stays below `end`. `Ahead`: what comes next is read before each
+/// use, so that reads are always under way; for blocks that are alone on a multiprocessor. Gives the first k left over.
+template <bool Ahead, class Load, class Use>
 __device__ int stream_along(int k, int step, int reach, int end, Load const& load, Use const& use) {
-  if (k + reach >= end) return k;
-  auto now = load(k);
-  CUTE_NO_UNROLL
-  for (; k + step + reach < end; k += step) {
-    auto const next = load(k + step);
+  if constexpr (!Ahead) {
+    CUTE_NO_UNROLL
+    for (; k + reach < end; k += step) use(load(k), k);
+    return k;
+  } else {
+    if (k + reach >= end) return k;
+    auto now = load(k);
+    CUTE_NO_UNROLL
+    for (; k + step + reach < end; k += step) {
+      auto const next = load(k + step);
+      use(now, k);
+      now = next;
+    }
     use(now, k);
-    now = next;
+    return k + step;
   }
-  use(now, k);
-  return k + step;
 }
 
 __device__ constexpr int smaller_of(int a, int b) { return a < b ? a : b; }
@@ -90,6 +96,7 @@ struct DeepPackTier {
   static constexpr int outputs = columns_per_warp(Rows, Columns), warps = Threads / 32;
   static constexpr int split = Columns == 0 ? 1 : warps_per_column(Columns / outputs, warps);
   static constexpr int unroll = outputs == 4 ? 2 : 4, lanes = 32 * split, groups = warps / split, bytes = 16;
+  static constexpr bool ahead = Rows > 4;  // whose sums leave room for few warps
   using Joined = StreamTier<TA, TB, Threads, Rows, outputs, unroll, split>;
   using Sum = typename Joined::Sum;
 
@@ -103,10 +110,10 @@ struct DeepPackTier {
       constexpr int n = decltype(count)::value;
       auto const load = [&](int at) {
         return held<n * outputs>(
-            [&](int i) { return elements_of<V, true>(ob, columns[i % outputs], at + i / outputs * lanes * V); });
+            [&](int i) { return elements_of<V, ahead>(ob, columns[i % outputs], at + i / outputs * lanes * V); });
       };
       auto const use = [&](auto const& right, int at) { multiply<V, n>(oa, right, at, sum); };
-      return stream_along(k, n * lanes * V, (n - 1) * lanes * V, ob.k, load, use);
+      return stream_along<ahead>(k, n * lanes * V, (n - 1) * lanes * V, ob.k, load, use);
     };
     const int k = pieces(cute::Int<unroll>{}, lane * V);
     pieces(cute::Int<1>{}, k);
@@ -174,13 +181,14 @@ struct FlatPackTier {
   using Sum = stdx::common_type_t<accumulate_t<TA>, accumulate_t<TB>>;
   static constexpr int warps = Threads / 32, run_of = columns_per_block(Columns);
   static constexpr int wide = smaller_of(Packs, power_below(32 / Rows));
+  static constexpr bool ahead = warps > 8;
   static constexpr int bytes = warps * Rows * run_of * int(sizeof(Sum));
   static_assert(bytes <= 48 * 1024, "ops::matmul: the sums of a block exceed static shared memory");
 
   template <int V, class OA, class OB>
   static __device__ void accumulate(OA const& oa, OB const& ob, int column0, Sum* memory) {
     constexpr int across = run_of / V < 32 ? run_of / V : 32, turns = run_of / V / across, deep = 32 / across;
-    constexpr int unroll = 4, step = warps * deep;
+    constexpr int unroll = ahead || V * Rows > 16 ? 4 : 8, step = warps * deep;
     const int thread = program_id<TopologyScope::thread>(), lane = thread % 32, warp = thread / 32;
     CUTE_UNROLL
     for (int turn = 0; turn < turns; ++turn) {
@@ -190,10 +198,10 @@ struct FlatPackTier {
         auto const pieces = [&](auto count, int k) {
           constexpr int n = decltype(count)::value;
           auto const load = [&](int at) {
-            return held<n>([&](int p) { return elements_of<V, true>(ob, column, at + p * step); });
+            return held<n>([&](int p) { return elements_of<V, ahead>(ob, column, at + p * step); });
           };
           auto const use = [&](auto const& right, int at) { multiply<V, n>(oa, right, at, step, sum); };
-          return stream_along(k, n * step, (n - 1) * step, ob.k, load, use);
+          return stream_along<ahead>(k, n * step, (n - 1) * step, ob.k, load, use);
         };
         const int k = pieces(cute::Int<unroll>{}, warp * deep + lane / across);
         pieces(cute::Int<1>{}, k);

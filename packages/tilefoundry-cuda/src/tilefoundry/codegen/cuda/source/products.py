@@ -81,7 +81,9 @@ def _write_packed(
 ) -> None:
     """What a pack is computed from is read by the outer function, each of its elements computed by the inner one."""
     out, kind = to.out, dtype_name(compute_dtype(operand.type.dtype))
-    head = f"auto const {name}at_ = [&](auto width_, [[maybe_unused]] int batch_, int first_, int second_) {{"
+    unused = "[[maybe_unused]]"
+    params = f"auto width_, {unused} auto here_, {unused} int batch_, int first_, int second_"
+    head = f"auto const {name}at_ = [&]({params}) {{"
     with out.block(head, "};"):
         out.line("[[maybe_unused]] constexpr int V_ = decltype(width_)::value;")
         places = ("second_", "first_") if operand.axis == 0 else ("first_", "second_")
@@ -117,7 +119,7 @@ def _read_packs(to: DeviceEmitter, packs: Iterable[Pack], once: bool) -> None:
         to.names[pack.name.name] = f"{name}.value"
         type_ = f"detail::{'BytePack' if kind in BYTES else 'Pack'}<{dtype_name(kind)}, V_>"
         place = f"reinterpret_cast<{type_} const*>({to.name(pack.buffer)} + {to.dim(pack.index)})"
-        value = f"detail::load_once({place})" if once and pack.once else f"*{place}"
+        value = f"detail::load_pack<decltype(here_)::value>({place})" if once and pack.once else f"*{place}"
         to.out.line(f"const {type_} {name} = {value};")
 
 
