@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tilefoundry.codegen.cache import DiskCache, cache_directory, place
+from tilefoundry.codegen.cache.disk import LIMIT_VARIABLE
 
 KEY = "ab" + "0" * 62
 
@@ -82,6 +83,15 @@ def test_threads_build_one_key_once(tmp_path):
     for thread in threads:
         thread.join()
     assert builder.count == 1
+
+
+@pytest.mark.parametrize("given", ["4GB", "-1", "1e9"])
+def test_a_limit_that_is_no_number_of_bytes_is_refused_by_name(tmp_path, monkeypatch, given):
+    monkeypatch.setenv(LIMIT_VARIABLE, given)
+    with pytest.raises(ValueError, match=f"TILEFOUNDRY_CACHE_LIMIT={given}: expected a number of bytes"):
+        DiskCache(tmp_path)
+    monkeypatch.setenv(LIMIT_VARIABLE, "")
+    assert DiskCache(tmp_path).limit == 4 << 30
 
 
 @pytest.mark.spec("cache.limit")

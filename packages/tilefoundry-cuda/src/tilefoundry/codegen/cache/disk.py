@@ -41,6 +41,17 @@ _threads: dict[str, threading.Lock] = {}
 _threads_lock = threading.Lock()
 
 
+def _configured_limit() -> int:
+    given = os.environ.get(LIMIT_VARIABLE)
+    if not given:
+        return DEFAULT_LIMIT
+    if not (given.isascii() and given.isdigit()):
+        raise ValueError(
+            f"{LIMIT_VARIABLE}={given}: expected a number of bytes, such as {DEFAULT_LIMIT} for 4 GiB, the default"
+        )
+    return int(given)
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """One cached library: key, bytes, time of last use in seconds since the epoch."""
@@ -59,7 +70,7 @@ class DiskCache:
     """
 
     root: Path
-    limit: int = field(default_factory=lambda: int(os.environ.get(LIMIT_VARIABLE, DEFAULT_LIMIT)))
+    limit: int = field(default_factory=_configured_limit)
 
     def get_or_build(self, key: str, build: Callable[[Path], Mapping[str, Any] | None]) -> Path:
         """The library of ``key``; ``build(folder)`` writes ``library.so`` and what else is to be kept with it.
