@@ -64,17 +64,24 @@ def in_turns(ours: Callable[[], float], peer: Callable[[], float], repeat: int) 
     return statistics.median(mine), statistics.median(theirs)
 
 
-def weights(where: str, rows: int = ROWS, capacity: int | None = EXPERTS) -> tuple[TiledEvictable, sw.Tensor]:
-    """[128, rows, 2048] bf16 in one expert per tile, random, on the device or in page-locked memory."""
+def weights(
+    where: str, rows: int = ROWS, capacity: int | None = EXPERTS, *, pinned: bool = True
+) -> tuple[TiledEvictable, sw.Tensor]:
+    """[128, rows, 2048] bf16 in one expert per tile, random, on the device or in host memory.
+
+    That is page-locked from the start or, unless ``pinned``, as copies come to touch it.
+    """
     size = EXPERTS * rows * COLUMNS
     tier = sw.CUDA(size, dtype=sw.BFloat16, empty=True) if where == "primary" else sw.CPU(
-        size, dtype=sw.BFloat16, empty=True, pinned=True
+        size, dtype=sw.BFloat16, empty=True, pinned=pinned
     )  # fmt: skip
     noise = torch.randn(1 << 24, device="cuda").bfloat16()
     for start in range(0, size, noise.numel()):
         piece = flat_values(tier)[start : start + noise.numel()]
         piece.copy_(noise[: piece.numel()])
     torch.cuda.synchronize()
+    if isinstance(tier, sw.CPU) and not pinned:
+        tier.pin_lazily()
     tiers = (
         (tier, sw.CPU(0, dtype=sw.BFloat16)) if where == "primary" else (sw.CUDA(0, dtype=sw.BFloat16), tier)
     )
