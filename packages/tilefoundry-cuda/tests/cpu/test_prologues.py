@@ -215,11 +215,15 @@ def test_any_number_of_threads_gives_equal_bits():
     def along(p, x, w):
         return p("softmax", p("matmul", x, turned(p, widened(p, w))))
 
+    def activated(p, x, w):
+        return p("matmul", p("silu", x), w)
+
     cases = []
     for rows, k, columns in ((1, 1030, 300), (5, 600, 520), (40, 520, 700), (300, 70, 600)):
         x, each = ((rows, k),) * 2, ((columns,),) * 2
         cases.append(case(scaled, x, ((k, columns),) * 2, each, dtypes=("f32", "i8", "f32")))
         cases.append(case(along, x, ((columns, k),) * 2, dtypes=("f32", "bf16")))
+        cases.append(case(activated, x, ((k, columns),) * 2))
     program = together([function for function, _ in cases])
     tensors = [tensor for _, given in cases for tensor in given]
     compiled = jit(program, target="cpu", options=CompilerOptions(opt_level=1))

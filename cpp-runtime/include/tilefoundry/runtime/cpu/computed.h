@@ -71,42 +71,61 @@ inline index_t largest(index_t a, index_t b) { return a > b ? a : b; }
 /// right operand that is computed along k, and along its columns.
 inline constexpr index_t held_elements = index_t{1} << 22, k_panel = index_t{1} << 19, column_panel = index_t{1} << 18;
 
-/// Pieces that a contraction is cut into where its extents allow it, slices of k where its columns are read in whole
-/// rows.
-inline constexpr index_t wanted_pieces = 32, wanted_slices = 16, least_slice = 256;
+/// Pieces that a contraction is cut into where its extents allow it, and slices of k.
+inline constexpr index_t wanted_pieces = 32, wanted_slices = 16;
+
+/// Rows up to which k is cut instead of the columns, the least that a slice has of it, and columns from which on a row
+/// is a run.
+inline constexpr index_t sliced_rows = 64, least_slice = 256, least_run = 8;
+
+/// What decides how a right operand is read.
+struct RightKind {
+  bool computed;  ///< else in memory
+  bool by_k;      ///< computed along k
+  bool in_runs;   ///< computed, or in memory, along its columns
+  bool plain;     ///< of the floating type that is accumulated in, as the left one is
+};
 
 /// How a product with computed operands is cut: by extents alone, so that any number of threads gives equal bits.
 ///
-/// A right operand that lies along k is computed for some columns and all of k, or as much of it as a panel holds.
-/// One that lies along its columns is read in as long runs as there are: memory does not keep up with short ones.
+/// A right operand that lies along k is read for some columns and all of k, or as much of it as a panel holds. One that
+/// lies along its columns is read in as long runs as there are: memory does not keep up with short ones. Its columns
+/// stay together where rows are so few that their sums over a slice of k are small beside it.
 struct Pieces {
-  index_t rows, columns;  ///< of one piece
-  index_t depth;          ///< elements along k that one panel of the right operand has
-  index_t slices = 1;     ///< pieces of k, whose sums are added up
-  bool few = false;       ///< rows are too few for BLAS
+  index_t rows, columns;      ///< of one piece
+  index_t slices = 1, slice;  ///< pieces of k, whose sums are added up, and the extent of one
+  index_t depth;              ///< elements along k that one panel of the right operand has
+  bool few = false;           ///< rows are too few for BLAS
+  bool sliced = false;
 
-  Pieces(index_t products, index_t m, index_t n, index_t k, bool computed_right, bool by_k, bool few_allowed) : depth(k) {
-    few = computed_right && few_allowed && m <= (by_k ? few_rows_by_k : few_rows_by_column);
+  Pieces(index_t products, index_t m, index_t n, index_t k, RightKind right) : slice(k), depth(k) {
+    sliced = right.plain && right.in_runs && m <= sliced_rows && n >= least_run;
+    const index_t few_of_runs = right.computed ? few_rows_by_column : few_rows_in_memory;
+    few = right.plain && (right.by_k ? m <= few_rows_by_k : sliced && m <= few_of_runs);
     rows = largest(m, 1);
-    if (few) {
-      columns = by_k ? block_columns : run_of_columns;
+    if (sliced) {
+      columns = run_of_columns;
       const index_t runs = largest(products * ceil_divide(n, columns), 1);
-      if (!by_k) slices = largest(least(ceil_divide(wanted_slices, runs), ceil_divide(k, least_slice)), 1);
-      depth = ceil_divide(k, slices);
+      const index_t room = least(ceil_divide(k, least_slice), ceil_divide(k, 8 * rows));
+      slices = largest(least(ceil_divide(wanted_slices, runs), room), 1);
+      slice = ceil_divide(k, slices);
+      if (right.computed) depth = least(slice, column_panel / columns);
+    } else if (few) {
+      columns = block_columns;
     } else {
-      cut(products, m, n, k, computed_right, by_k);
+      cut(products, m, n, k, right);
     }
     columns = largest(least(columns, n), 1);
   }
 
  private:
-  void cut(index_t products, index_t m, index_t n, index_t k, bool computed_right, bool by_k) {
-    index_t row_blocks = ceil_divide(m, computed_right ? 2 * block_rows : block_rows);
-    const index_t wanted = computed_right ? wanted_pieces : wanted_pieces / 2;
+  void cut(index_t products, index_t m, index_t n, index_t k, RightKind right) {
+    index_t row_blocks = ceil_divide(m, right.computed ? 2 * block_rows : block_rows);
+    const index_t wanted = right.computed ? wanted_pieces : wanted_pieces / 4;
     const index_t share = ceil_divide(ceil_divide(n * products * row_blocks, wanted), 32) * 32;
-    if (!computed_right) {
+    if (!right.computed) {
       columns = largest(share, 8 * block_columns);
-    } else if (by_k) {
+    } else if (right.by_k) {
       columns = least(largest(share, block_columns), 8 * block_columns);
       depth = least(k, k_panel / columns);
     } else {
@@ -115,7 +134,7 @@ struct Pieces {
     }
     const index_t pieces = largest(products * row_blocks * ceil_divide(n, columns), 1);
     // BLAS packs the left operand again for every piece beside, the right one for every piece below.
-    const index_t least_rows = computed_right ? block_rows / 4 : block_rows / 2;
+    const index_t least_rows = right.computed ? block_rows / 4 : block_rows / 2;
     if (pieces < wanted) row_blocks = least(ceil_divide(wanted, pieces) * row_blocks, ceil_divide(m, least_rows));
     rows = largest(ceil_divide(m, largest(row_blocks, 1)), 1);
   }

@@ -27,8 +27,7 @@ class ComputedContraction {
   using TB = std::remove_const_t<B>;
   static constexpr bool left_computed = is_computed<Left>, right_computed = is_computed<Right>;
   static constexpr bool one_left = is_shared<Left>(), one_right = is_shared<Right>(), by_k = is_along_rows<Right>();
-  static constexpr bool few_allowed =
-      right_computed && std::is_floating_point_v<Acc> && std::is_same_v<TA, Acc> && std::is_same_v<TB, Acc>;
+  static constexpr bool plain = std::is_floating_point_v<Acc> && std::is_same_v<TA, Acc> && std::is_same_v<TB, Acc>;
 
  public:
   ComputedContraction(Left const& lhs, Right const& rhs, index_t k, View<Acc, R> const& dst, Epilogue const& epilogue)
@@ -41,9 +40,8 @@ class ComputedContraction {
         m_(products_.rows()),
         n_(products_.n),
         k_(k),
-        cut_(products_.count(), rows_at_a_time(m_, k), n_, k, right_computed, by_k, few_allowed),
-        sliced_(cut_.few && !by_k),
-        late_(sliced_ || (WholeRows && cut_.columns < n_)) {}
+        cut_(products_.count(), rows_at_a_time(m_, k), n_, k, {right_computed, by_k, !by_k && in_runs(rhs), plain}),
+        late_(cut_.sliced || (WholeRows && cut_.columns < n_)) {}
 
   /// Portion by portion, as many products or rows at a time as memory is given to.
   void run() const {
@@ -64,6 +62,12 @@ class ComputedContraction {
   }
 
  private:
+  /// Whether a right operand in memory lies along its columns.
+  static bool in_runs(Right const& rhs) {
+    if constexpr (right_computed) return true;
+    else return rhs.stride[R - 1] == 1;
+  }
+
   /// Rows of one product that are computed together, as far as the left operand decides it.
   static index_t rows_at_a_time(index_t m, index_t k) {
     return left_computed ? least(m, largest(held_elements / largest(k, 1), block_columns)) : m;
@@ -79,12 +83,12 @@ class ComputedContraction {
     const Scratch<TA> left(left_computed ? (one_left ? 1 : part.count()) * part.rows() * k_ : 0);
     if constexpr (left_computed) compute_left(part, left);
     const bool keeps = late_ && dst_.data == nullptr;
-    const index_t copies = sliced_ ? cut_.slices - !keeps : keeps ? 1 : 0;
+    const index_t copies = cut_.sliced ? cut_.slices - !keeps : keeps ? 1 : 0;
     const Scratch<Acc> kept(copies * part.count() * part.rows() * n_);
-    if constexpr (few_allowed && !by_k) {
-      if (sliced_) slices(part, left, kept);
+    if constexpr (plain && !by_k) {
+      if (cut_.sliced) slices(part, left, kept);
     }
-    if (!sliced_) pieces(part, left, kept);
+    if (!cut_.sliced) pieces(part, left, kept);
     if (late_) finish(part, kept);
   }
 
@@ -195,20 +199,19 @@ class ComputedContraction {
   void multiply_computed(Matrix<const TA> a, Matrix<Acc> c, index_t i, index_t column, index_t rows, index_t columns,
                          TB* panel, bool fresh) const {
     const index_t last = column + columns, batch = right_batch(i);
-    if constexpr (few_allowed && by_k) {
+    if constexpr (plain && by_k) {
       if (cut_.few) {
         const DenseRows dense(a, rows, k_);
         product_by_k(dense.matrix, rhs_, batch, column, last, c.data, c.row, rows, k_, panel);
         return;
       }
     }
-    for (index_t p = 0; p < k_ || p == 0; p += cut_.depth) {
+    for (index_t p = 0; p < k_ || p == 0; p += largest(cut_.depth, 1)) {
       const index_t depth = least(cut_.depth, k_ - p);
       const Matrix<const TB> b = by_k ? Matrix<const TB>{panel, 1, depth} : Matrix<const TB>{panel, columns, 1};
       if ((fresh || depth < k_) && by_k) rhs_.fill(panel, depth, batch, column, last, p, p + depth);
       if ((fresh || depth < k_) && !by_k) rhs_.fill(panel, columns, batch, p, p + depth, column, last);
       multiply<TA, TB, Acc>({a.data + p * a.column, a.row, a.column}, b, c, rows, columns, depth, p > 0);
-      if (depth == 0) break;
     }
   }
 
@@ -225,21 +228,49 @@ class ComputedContraction {
 
   /// Few rows by a right operand that lies along its columns: slices of k, whose sums are added up in order.
   void slices(Portion const& part, TA const* left, Acc* kept) const {
-    const index_t runs = ceil_divide(n_, cut_.columns), cost = 2 * m_ * cut_.columns * cut_.depth;
+    const index_t runs = ceil_divide(n_, cut_.columns), cost = 2 * m_ * cut_.columns * cut_.slice;
     parallel_for(part.count() * cut_.slices * runs, cost, [=, this_ = this](index_t begin, index_t end) {
       Pieces const& cut = this_->cut_;
-      const Scratch<TB> memory(rows_of_k(cut.columns) * cut.columns);
+      const index_t held = cut.few ? rows_of_k(cut.columns) : cut.depth;
+      const Scratch<TB> memory(right_computed ? held * cut.columns : 0);
       for (index_t item = begin; item < end; ++item) {
         const index_t run = item % runs, slice = item / runs % cut.slices, i = part.first + item / runs / cut.slices;
         const index_t first = run * cut.columns, last = least(first + cut.columns, this_->n_);
-        const DenseRows dense(this_->left_matrix(part, left, i, part.row), part.rows(), this_->k_);
-        const Matrix<Acc> c = this_->slice_sums(part, kept, i, slice);
-        product_by_column(dense.matrix, this_->rhs_, this_->right_batch(i), first, last, c.data + first, c.row,
-                          part.rows(), least(slice * cut.depth, this_->k_), least((slice + 1) * cut.depth, this_->k_),
-                          static_cast<TB*>(memory));
+        Matrix<Acc> c = this_->slice_sums(part, kept, i, slice);
+        c.data += first;
+        const Matrix<const TA> a = this_->left_matrix(part, left, i, part.row);
+        this_->multiply_slice(a, i, first, last, slice, c, part.rows(), memory);
       }
     });
     if (cut_.slices > 1) add_slices(part, kept);
+  }
+
+  void multiply_slice(Matrix<const TA> a, index_t i, index_t first, index_t last, index_t slice, Matrix<Acc> c,
+                      index_t rows, TB* memory) const {
+    const index_t begin = least(slice * cut_.slice, k_), end = least(begin + cut_.slice, k_), columns = last - first;
+    auto rows_at = [&](index_t p, index_t count) { return right_rows(i, p, count, first, last, memory); };
+    if (cut_.few) {
+      const DenseRows dense(a, rows, k_);
+      product_by_column(dense.matrix, rows_at, c, rows, columns, begin, end);
+      return;
+    }
+    for (index_t p = begin; p < end || p == begin; p += largest(cut_.depth, 1)) {
+      const index_t count = least(cut_.depth, end - p);
+      const Matrix<const TA> from{a.data + p * a.column, a.row, a.column};
+      multiply<TA, TB, Acc>(from, rows_at(p, count), c, rows, columns, count, p > begin);
+    }
+  }
+
+  /// Rows [p, p + count) of the right operand, columns [first, last): where they lie, or computed in `memory`.
+  Matrix<const TB> right_rows(index_t i, index_t p, index_t count, index_t first, index_t last, TB* memory) const {
+    if constexpr (right_computed) {
+      rhs_.fill(memory, last - first, right_batch(i), p, p + count, first, last);
+      return {memory, last - first, 1};
+    } else {
+      index_t at[3];
+      products_.offsets(i, at);
+      return {rhs_.data + at[1] + p * rhs_.stride[R - 2] + first, rhs_.stride[R - 2], 1};
+    }
   }
 
   /// Sums of one slice of k: those of the first lie where the products do.
@@ -275,7 +306,8 @@ class ComputedContraction {
     if (part.rows() == 1 && part.count() == 1 && !WholeRows) {
       parallel_for(n_, 8, [=, this_ = this](index_t begin, index_t end) {
         const Matrix<Acc> c = this_->result(part, kept, part.first, part.row);
-        this_->products_.finish(this_->epilogue_, c.data + begin, c.row, part.first, part.row, part.row + 1, begin, end);
+        const index_t row = part.row;
+        this_->products_.finish(this_->epilogue_, c.data + begin, c.row, part.first, row, row + 1, begin, end);
       });
       return;
     }
@@ -298,7 +330,7 @@ class ComputedContraction {
   Products<A, B, R> products_;
   index_t m_, n_, k_;
   Pieces cut_;
-  bool sliced_, late_;
+  bool late_;
 };
 
 }  // namespace detail

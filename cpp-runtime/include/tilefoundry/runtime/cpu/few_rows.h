@@ -1,6 +1,6 @@
 /// \file few_rows.h
-/// Products of few rows with a right operand that is computed: each element of it is used so few times that packing it
-/// for BLAS would cost more than the product.
+/// Products of few rows: each element of the right operand is used so few times that packing it for BLAS would cost
+/// more than the product.
 #pragma once
 
 #include <tilefoundry/runtime/cpu/matmul.h>
@@ -9,8 +9,9 @@ namespace tilefoundry {
 namespace ops {
 namespace detail {
 
-/// Rows up to which these loops serve, for a right operand that lies along k and for one that lies along columns.
-inline constexpr index_t few_rows_by_k = 8, few_rows_by_column = 16;
+/// Rows up to which these loops serve: for a right operand that is computed along k, along its columns, and for one
+/// that lies along its columns in memory.
+inline constexpr index_t few_rows_by_k = 8, few_rows_by_column = 16, few_rows_in_memory = 4;
 
 /// Elements along k that are computed at a time, two columns of them; and columns of as many rows as fit.
 inline constexpr index_t run_of_k = 1024, run_of_columns = 4096, held_columns = 16384;
@@ -85,32 +86,32 @@ void product_by_k(Matrix<const T> a, Right const& rhs, index_t batch, index_t fi
   }
 }
 
-/// c (rows x (last - first)) = a times the rows [k_begin, k_end) of `rhs`, which lies along its columns: multiples of
-/// its rows are added up in c.
+/// c (rows x columns) = a times the rows [k_begin, k_end) of a matrix that lies along its columns, whose multiples are
+/// added up in c.
 ///
-/// \param memory rows_of_k(last - first) * (last - first) elements.
-template <class T, class Right>
-void product_by_column(Matrix<const T> a, Right const& rhs, index_t batch, index_t first, index_t last, T* c,
-                       index_t pitch, index_t rows, index_t k_begin, index_t k_end, T* memory) {
-  const index_t columns = last - first, step = rows_of_k(columns);
+/// \param rows_at gives the matrix's rows [p, p + count), at most rows_of_k(columns) of them.
+template <class T, class Rows>
+void product_by_column(Matrix<const T> a, Rows const& rows_at, Matrix<T> c, index_t rows, index_t columns,
+                       index_t k_begin, index_t k_end) {
+  const index_t step = rows_of_k(columns);
   for (index_t i = 0; i < rows; ++i)
-    for (index_t j = 0; j < columns; ++j) c[i * pitch + j] = T(0);
+    for (index_t j = 0; j < columns; ++j) c.data[i * c.row + j] = T(0);
   for (index_t p = k_begin; p < k_end; p += step) {
     const index_t count = k_end - p < step ? k_end - p : step;
-    rhs.fill(memory, columns, batch, p, p + count, first, last);
+    const Matrix<const T> w = rows_at(p, count);
     for (index_t i = 0; i < rows; ++i) {
-      T* const out = c + i * pitch;
+      T* const out = c.data + i * c.row;
       T const* const x = a.data + i * a.row + p;
       index_t q = 0;
       for (; q + 4 <= count; q += 4) {
         const T x0 = x[q], x1 = x[q + 1], x2 = x[q + 2], x3 = x[q + 3];
-        T const *w0 = memory + q * columns, *w1 = w0 + columns, *w2 = w1 + columns, *w3 = w2 + columns;
+        T const *w0 = w.data + q * w.row, *w1 = w0 + w.row, *w2 = w1 + w.row, *w3 = w2 + w.row;
 #pragma omp simd
         for (index_t j = 0; j < columns; ++j) out[j] = out[j] + x0 * w0[j] + x1 * w1[j] + x2 * w2[j] + x3 * w3[j];
       }
       for (; q < count; ++q) {
         const T x0 = x[q];
-        T const* const w0 = memory + q * columns;
+        T const* const w0 = w.data + q * w.row;
 #pragma omp simd
         for (index_t j = 0; j < columns; ++j) out[j] = out[j] + x0 * w0[j];
       }
