@@ -19,7 +19,8 @@ cute cutlass std tvm tilefoundry ops math host detail index_t convert widen make
 fill args entry data extents tensors declaration bound slab f64 f32 f16 bf16 fp8e4m3 fp8e5m2 f8e8m0
 f4e2m1 i64 i32 i16 i8 u8 View Scratch IndexFault min max abs
 Arguments Bound Call DLTensor Declaration Int Kernel Layout Pack Param Program Shape Slab Stride TopologyScope Variable
-as_gmem await_earlier_launches bind_arguments contract cta device_fail device_of entry_function exp_op fail
+as_gmem await_earlier_launches bind_arguments computed contract contract_computed cta device_fail device_of
+entry_function exp_op fail
 from_key_for_max from_key_for_min gelu_tanh_op identity infinity is_aligned join key_for_max kDLBfloat kDLCPU
 kDLCUDA kDLFloat kDLInt
 load_streaming make_layout make_mesh make_packed_epilogue make_shape make_shard_layout make_shard_tensor make_stride

@@ -70,13 +70,20 @@ class _Rectangles:
         ]
 
     def operand(self) -> ComputedOperand:
+        """What computes a rectangle of the operand."""
         target = Var(TensorType((), self.dtype), self.names.fresh(f"{self.value.name}_panel"))
+        pitch, batch, begin, end, inner_begin, inner_end = self.told
         along_rows = self._along_rows()
         shared = all(dim == 1 for dim in self.type.shape[:-2])
         return ComputedOperand(
             TensorType(self.type.shape, self.dtype),
             target,
-            *self.told,
+            pitch,
+            batch,
+            begin,
+            end,
+            inner_begin,
+            inner_end,
             along_rows,
             shared,
             self.chain.cost(),
