@@ -77,6 +77,8 @@ def test_the_second_tiles_copy_fails(kind, setting):
     before = set(carrier.primary_tiles)
     target = sw.CUDA(3 * 15, dtype=sw.BFloat16)
     target.flat().fill_(7)
+    # It is read on other streams below.
+    torch.cuda.synchronize()
     with within(setting):
         if setting == "late copies":
             delay()
