@@ -113,7 +113,14 @@ struct DeepPackTier {
             [&](int i) { return elements_of<V, ahead>(ob, columns[i % outputs], at + i / outputs * lanes * V); });
       };
       auto const use = [&](auto const& right, int at) { multiply<V, n>(oa, right, at, sum); };
-      return stream_along<ahead>(k, n * lanes * V, (n - 1) * lanes * V, ob.k, load, use);
+      constexpr int turn = n * lanes * V, reach = (n - 1) * lanes * V;
+      if constexpr (ahead) {
+        return stream_along<true>(k, turn, reach, ob.k, load, use);
+      } else {
+        // The compiler may unroll this as it likes, as often as it is known to run.
+        for (; k + reach < ob.k; k += turn) use(load(k), k);
+        return k;
+      }
     };
     const int k = pieces(cute::Int<unroll>{}, lane * V);
     pieces(cute::Int<1>{}, k);
