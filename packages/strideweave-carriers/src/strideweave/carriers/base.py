@@ -356,6 +356,10 @@ class Carrier(ABC):
         """The class of ``compute_carrier()``; moves nothing."""
         return type(self)
 
+    def staging(self, n: int) -> Carrier:
+        """*Extension.* A carrier of the class for ``n`` values that may come to be adopted, or copied from."""
+        return self.allocate_like(n, empty=True)
+
     def adopt_storage(self, fresh: Carrier) -> bool:
         """*Extension.* Take over the storage of ``fresh`` (same class and size); False where it cannot."""
         return False

@@ -22,7 +22,8 @@ class CPU(TorchStorage):
     """``CPU(size)`` owns fresh memory, zero unless ``empty``; ``CPU(size, pointer)`` uses memory of the caller's.
 
     ``pointer`` is an address that stays valid until ``release``; the caller keeps its owner alive and frees
-    it. ``pinned=True`` takes page-locked memory, which devices copy from and to at full speed; it needs CUDA.
+    it. ``pinned=True`` takes page-locked memory, which devices copy from and to at full speed; it needs CUDA. It comes
+    from torch, which takes the next power of two and keeps it for later; ``pin_lazily`` locks what there is.
 
     Raises:
         TypeError: ``size`` or ``pointer`` is no integer, or ``dtype`` no element type.
@@ -112,12 +113,23 @@ class CPU(TorchStorage):
             self._pinned_flat, self._pinned = self._flat, self._flat.numel() > 0 and self._flat.is_pinned()
         return self._pinned
 
+    def staging(self, n: int) -> CPU:
+        fresh = CPU(0, dtype=self._dtype)
+        fresh.grow(n)
+        return fresh
+
     def adopt_storage(self, fresh: Carrier) -> bool:
         if not isinstance(fresh, CPU) or self._shared or fresh.size() != self.size():
             return False
-        if self.is_pinned() or self.pinning is not None:
+        # Memory that was seen as a tensor stays: to_torch, numpy and DLPack share it.
+        if self._seen or self.is_pinned() or self.pinning is not None:
             return False
-        self._set_flat(fresh._flat)
+        pages, flat = fresh._pages, None if fresh._pages is not None else fresh._flat
+        if pages is not None:
+            fresh.free_storage()
+            self._set_pages(pages, self._count)
+        elif flat is not None:
+            self._set_flat(flat)
         return True
 
     def load_bytes(self, offset: int, into: memoryview) -> None:

@@ -108,6 +108,8 @@ class TorchStorage(Carrier):
     _pages: Pages | None = None
     _late = False
     """Whether the tensor is still to be made, out of pages or, without slots, for good."""
+    _seen = False
+    """Whether somebody outside may have the flat tensor, or one that shares its storage."""
     if TYPE_CHECKING:
         _flat: torch.Tensor
     else:
@@ -155,6 +157,7 @@ class TorchStorage(Carrier):
 
     def flat(self) -> torch.Tensor:
         """The slots as a flat torch tensor that shares storage. Writes through it are not seen by ``version``."""
+        self._seen = True
         # Carriers without slots share one tensor, which no user may come to resize.
         return self._flat if self._count else self._flat.new_empty(0)
 

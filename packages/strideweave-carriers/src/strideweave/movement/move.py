@@ -116,7 +116,7 @@ class _Plan:
             self.grew = True
             return self.target.value_carrier()
         if _may_stop_half_way(self.source) and goal.host_address() is not None:
-            self.staged = goal.allocate_like(self.nbytes // goal.dtype().itemsize, empty=True)
+            self.staged = goal.staging(self.nbytes // goal.dtype().itemsize)
             return self.staged
         return goal
 
