@@ -5,10 +5,11 @@
 Each line gives GB/s of ``move``, GB/s of the floor, and their ratio; medians over interleaved repeats in one
 process, of which small sizes get more. Exit status 1 if a ratio is below its goal.
 
-Floors: CPU to CPU, one ctypes memmove; file to CPU, a loop of preadv in 64 MiB pieces into fresh memory (the
-page cache is warm for both); device rows, one non-blocking torch copy and a synchronisation of its stream. Rows of
-page-locked memory also give their part of the link as it is at that size: the driver's two calls and nothing else,
-with addresses and stream looked up beforehand.
+Floors: CPU to CPU, one ctypes memmove; file to CPU, a loop of preadv in 64 MiB pieces (the page cache is warm for
+both), either into memory that torch allocates for it, where ours may use memory again that it had, or into memory that
+is there already; device rows, one non-blocking torch copy and a synchronisation of its stream. Rows of page-locked
+memory also give their part of the link as it is at that size: the driver's two calls and nothing else, with addresses
+and stream looked up beforehand.
 
 Rows called "xN in flight" begin N moves between N pairs of carriers with ``move_async`` and then wait for all; their
 floor makes the same N copies one after another and waits once. They show the rate that the link, or the memory,
@@ -59,7 +60,7 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-MORE = 256 << 20
+MORE = 1 << 30
 """Bytes of each side's repeats together, at least: a microsecond here or there is much for a megabyte."""
 
 
@@ -94,7 +95,9 @@ def rotating(make: Callable[[], tuple], nbytes: int) -> Callable[[], tuple]:
     Everyone who is compared takes from the same ones: memory is not all alike, and where it lies in the machine may
     make a copy a tenth quicker or slower.
     """
-    made = [make() for _ in range(max(2, 2 * SPREAD // nbytes))]
+    # Turns alternate with period four: of two or an odd number everyone comes to all, and often enough.
+    count = 2 * SPREAD // nbytes
+    made = [make() for _ in range(count + 1 if count > 2 else 2)]
     turn = [0]
 
     def following() -> tuple:
@@ -185,8 +188,8 @@ def device_in_flight(nbytes: int, repeat: int, count: int) -> list[Row]:
     return [rows("pinned -> cuda", hosts, devices), rows("cuda -> pinned", devices, hosts)]
 
 
-def file_to_cpu(nbytes: int, repeat: int, folder: str) -> Row:
-    """From a file in the page cache into fresh memory."""
+def file_to_cpu(nbytes: int, repeat: int, folder: str) -> list[Row]:
+    """From a file in the page cache into memory that is allocated for it, and into memory that is there."""
     path = os.path.join(folder, "data.bin")
     with open(path, "wb") as file:
         for _ in range(nbytes >> 20):
@@ -195,17 +198,32 @@ def file_to_cpu(nbytes: int, repeat: int, folder: str) -> Row:
     source = sw.Tensor(carrier, 0, sw.Layout((nbytes,)))
     fd = os.open(path, os.O_RDONLY)
 
-    def plain() -> None:
-        memory = torch.empty(nbytes, dtype=torch.uint8)
+    there = sw.CPU(nbytes, dtype=sw.UInt8, empty=True)
+    memory = torch.ones(nbytes, dtype=torch.uint8)
+
+    def plain(memory: torch.Tensor) -> None:
         view = memoryview(memory.numpy())
         done = 0
         while done < nbytes:
             done += os.preadv(fd, [view[done : done + (64 << 20)]], done)
 
+    def allocated() -> None:
+        plain(torch.empty(nbytes, dtype=torch.uint8))
+
+    def ours() -> None:
+        sw.move(source, sw.CPU(0, dtype=sw.UInt8))
+
     try:
-        return compare(
-            "file -> cpu", nbytes, lambda: sw.move(source, sw.CPU(0, dtype=sw.UInt8)), plain, repeat
-        )
+        return [
+            compare("file -> cpu", nbytes, ours, allocated, repeat),
+            compare(
+                "file -> cpu, memory there",
+                nbytes,
+                lambda: sw.move(source, there),
+                lambda: plain(memory),
+                repeat,
+            ),
+        ]
     finally:
         os.close(fd)
 
