@@ -55,6 +55,13 @@ def casts(x: Tensor[(4, 256), "f32"]) -> tuple[Tensor[(4, 256), "f32"], Tensor[(
     return tf.cast(tf.cast(x * 1.0, "bf16"), "f32"), tf.cast(tf.cast(x + 0.0, "f16"), "f32") * 2.0
 
 
+@func
+def narrowed(
+    d: Tensor[(6,), "f64"], i: Tensor[(6,), "i64"]
+) -> tuple[Tensor[(6,), "bf16"], Tensor[(6,), "f16"], Tensor[(6,), "fp8e5m2"], Tensor[(6,), "bf16"]]:
+    return tf.cast(d, "bf16"), tf.cast(d, "f16"), tf.cast(d, "fp8e5m2"), tf.cast(i, "bf16")
+
+
 def check_sums(run, device: str) -> None:
     """In bf16 sum and mean would be 256 and 1/16; in f32 the third number of d would be lost."""
     given = [
@@ -94,7 +101,34 @@ def check_casts(run, device: str) -> None:
     assert torch.equal(twice, x.half().float() * 2.0)
 
 
-CHECKS = [(sums, check_sums), (products, check_products), (rows, check_rows), (casts, check_casts)]
+def check_narrowed(run, device: str) -> None:
+    """Each value lies next to a tie of its result type, so near that a float would be the tie itself: rounding to a
+    float first would give the other neighbour. The last integer is a tie, which goes to the even one."""
+    near, tie = 2.0**-40, 2**24 + 2**16
+    d = [
+        1 + 2**-8 + near,
+        -(1 + 2**-8 + near),
+        1 + 2**-11 + near,
+        65520 - 1e-9,
+        1 + 2**-3 + near,
+        61440 - 1e-9,
+    ]
+    i = [tie + 1, -(tie + 1), 2**62 + 2**54 + 1, 2**53 + 2**45 + 1, tie - 1, tie]
+    given = torch.tensor(d, dtype=torch.float64), torch.tensor(i)
+    brain, half, byte, whole = (t.cpu().double().tolist() for t in run(*(t.to(device) for t in given)))
+    assert brain[:2] == [1 + 2**-7, -(1 + 2**-7)]
+    assert half[2:4] == [1 + 2**-10, 65504.0]
+    assert byte[4:] == [1.25, 57344.0]
+    assert whole == [2**24 + 2**17, -(2**24 + 2**17), 2**62 + 2**55, 2**53 + 2**46, 2**24, 2**24]
+
+
+CHECKS = [
+    (sums, check_sums),
+    (products, check_products),
+    (rows, check_rows),
+    (casts, check_casts),
+    (narrowed, check_narrowed),
+]
 
 
 @pytest.mark.spec("numbers.rounding")

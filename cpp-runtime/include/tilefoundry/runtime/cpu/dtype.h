@@ -65,6 +65,32 @@ inline float decode_ieee(std::uint32_t bits) {
   return bit_copy<float>(out | (bits >> (E + M)) << 31);
 }
 
+/// A float from which a small float can be rounded as if from `x` itself: where `x` lies between two floats, the one of
+/// them whose last bit is set. A second rounding then never mistakes it for a tie. Boldo and Melquiond, "Emulation of
+/// FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008.
+template <class From>
+inline float odd_float(From x) {
+  if constexpr (std::is_integral_v<From> && sizeof(From) == 8) {
+    // A double keeps the first 53 bits, the last of these whether anything followed.
+    const bool negative = x < From(0);
+    const std::uint64_t magnitude = negative ? std::uint64_t{0} - static_cast<std::uint64_t>(x) : static_cast<std::uint64_t>(x);
+    const std::uint64_t rest = magnitude & 0x7ffu;
+    const std::uint64_t kept = magnitude >> 53 ? (magnitude - rest) | (rest != 0 ? 0x800u : 0u) : magnitude;
+    const float out = odd_float(static_cast<double>(kept));
+    return negative ? -out : out;
+  } else if constexpr (std::is_integral_v<From> && sizeof(From) == 4) {
+    return odd_float(static_cast<double>(x));
+  } else if constexpr (std::is_same_v<From, double>) {
+    const float nearest = static_cast<float>(x);
+    const std::uint32_t u = bit_copy<std::uint32_t>(nearest);
+    const double back = nearest;
+    const std::uint32_t toward_zero = u - ((back < 0 ? -back : back) > (x < 0 ? -x : x) ? 1u : 0u);
+    return bit_copy<float>(back == x || x != x ? u : toward_zero | 1u);
+  } else {
+    return static_cast<float>(x);
+  }
+}
+
 }  // namespace detail
 
 using f32 = float;
@@ -189,7 +215,7 @@ inline T convert(From from) {
   } else if constexpr (is_small_float<From>::value) {
     return convert<T>(static_cast<float>(from));
   } else if constexpr (is_small_float<T>::value) {
-    return T(static_cast<float>(from));
+    return T(detail::odd_float(from));
   } else if constexpr (std::is_same_v<T, bool>) {
     return from != From(0);
   } else if constexpr (std::is_integral_v<T> && std::is_floating_point_v<From>) {

@@ -114,6 +114,32 @@ CUTE_HOST_DEVICE T narrow_float(float x) {
   }
 }
 
+/// A float from which a small float can be rounded as if from `x` itself: where `x` lies between two floats, the one of
+/// them whose last bit is set. A second rounding then never mistakes it for a tie. Boldo and Melquiond, "Emulation of
+/// FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008.
+template <class From>
+CUTE_HOST_DEVICE float odd_float(From x) {
+  if constexpr (stdx::is_integral_v<From> && sizeof(From) == 8) {
+    // A double keeps the first 53 bits, the last of these whether anything followed.
+    const bool negative = x < From(0);
+    const uint64_t magnitude = negative ? uint64_t{0} - static_cast<uint64_t>(x) : static_cast<uint64_t>(x);
+    const uint64_t rest = magnitude & 0x7ffu;
+    const uint64_t kept = magnitude >> 53 ? (magnitude - rest) | (rest != 0 ? 0x800u : 0u) : magnitude;
+    const float out = odd_float(static_cast<double>(kept));
+    return negative ? -out : out;
+  } else if constexpr (stdx::is_integral_v<From> && sizeof(From) == 4) {
+    return odd_float(static_cast<double>(x));
+  } else if constexpr (stdx::is_same_v<From, double>) {
+    const float nearest = static_cast<float>(x);
+    const uint32_t u = float_bits(nearest);
+    const double back = nearest;
+    const uint32_t toward_zero = u - ((back < 0 ? -back : back) > (x < 0 ? -x : x) ? 1u : 0u);
+    return bits_float(back == x || x != x ? u : toward_zero | 1u);
+  } else {
+    return static_cast<float>(x);
+  }
+}
+
 template <class T>
 CUTE_HOST_DEVICE float widen_float(T x) {
   if constexpr (stdx::is_same_v<T, f8e8m0>) {
@@ -148,7 +174,7 @@ CUTE_HOST_DEVICE T convert(From from) {
   } else if constexpr (is_small_float_v<From>) {
     return convert<T>(detail::widen_float(from));
   } else if constexpr (is_small_float_v<T>) {
-    return detail::narrow_float<T>(static_cast<float>(from));
+    return detail::narrow_float<T>(detail::odd_float(from));
   } else if constexpr (stdx::is_same_v<T, bool>) {
     return from != From(0);
   } else if constexpr (stdx::is_integral_v<T> && stdx::is_floating_point_v<From>) {
