@@ -6,6 +6,8 @@ lock, while the copies are held up, after them, and after each fault.
 
 from __future__ import annotations
 
+import signal
+import threading
 from contextlib import contextmanager
 from unittest import mock
 
@@ -223,3 +225,26 @@ def test_a_thread_helps_until_it_has_what_it_needs():
     done.resolve(None)
     done.help_until(lambda: False)
     assert done.result() is None
+
+
+def test_an_interrupt_while_room_is_found_does_not_fail_the_request():
+    """Ctrl-C comes to whoever waits, once; the values come to whoever waits again. Oracle: the tiles' values."""
+    carrier = make(8, [])
+    mover = type(carrier._core.mover)
+    found, real, calls = signal.signal(signal.SIGINT, signal.default_int_handler), mover.compact, []
+
+    def compact(*arguments):
+        calls.append(None)
+        signal.raise_signal(signal.SIGINT)
+        return real(*arguments)
+
+    try:
+        with mock.patch.object(mover, "compact", compact):
+            with gated("copy") as gate:
+                handle = carrier.project(carrier.full_tensor(), TileSelection([[3, 4]]))
+                with pytest.raises(KeyboardInterrupt):
+                    threading.Timer(0.2, gate.open).start()
+                    handle.wait()
+            assert handle.wait().tolist() == values(carrier, 3) + values(carrier, 4) and len(calls) == 1
+    finally:
+        signal.signal(signal.SIGINT, found)

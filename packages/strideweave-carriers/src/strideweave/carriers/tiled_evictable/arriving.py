@@ -11,6 +11,7 @@ from __future__ import annotations
 import _thread
 from typing import TYPE_CHECKING, Any
 
+from ...movement.interrupts import interrupts_deferred
 from ...tensor import Tensor, attach, made
 from .awaiting import AwaitProjection
 from .gather_node import gather_node
@@ -66,7 +67,8 @@ class Arrival:
 
     def help(self) -> None:
         """Make the compact tensor, if nobody has; a failure is the request's, and comes when it gathers."""
-        with self._making:
+        # An interrupt of whoever waits is no failure of the request, which others may wait for too.
+        with interrupts_deferred(), self._making:
             if self.tensor is not None or self._failure is not None:
                 return
             try:
