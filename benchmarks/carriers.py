@@ -7,7 +7,7 @@ process, of which small sizes get more. Exit status 1 if a ratio is below its go
 
 Floors: CPU to CPU, one ctypes memmove; file to CPU, a loop of preadv in 64 MiB pieces (the page cache is warm for
 both), either into memory that torch allocates for it, where ours may use memory again that it had, or into memory that
-is there already; device rows, one non-blocking torch copy and a synchronisation of its stream. Rows of page-locked
+is there already, two buffers by turns; device rows, one non-blocking torch copy and a synchronisation of its stream. Rows of page-locked
 memory also give their part of the link as it is at that size: the driver's two calls and nothing else, with addresses
 and stream looked up beforehand.
 
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import json
 import os
 import statistics
@@ -189,7 +190,9 @@ def device_in_flight(nbytes: int, repeat: int, count: int) -> list[Row]:
 
 
 def file_to_cpu(nbytes: int, repeat: int, folder: str) -> list[Row]:
-    """From a file in the page cache into memory that is allocated for it, and into memory that is there."""
+    """From a file in the page cache into memory that is allocated for it, and over values that are there.
+
+    The old values must survive a read that fails, so the floor of the latter reads into two buffers by turns."""
     path = os.path.join(folder, "data.bin")
     with open(path, "wb") as file:
         for _ in range(nbytes >> 20):
@@ -199,7 +202,7 @@ def file_to_cpu(nbytes: int, repeat: int, folder: str) -> list[Row]:
     fd = os.open(path, os.O_RDONLY)
 
     there = sw.CPU(nbytes, dtype=sw.UInt8, empty=True)
-    memory = torch.ones(nbytes, dtype=torch.uint8)
+    turns = itertools.cycle([torch.ones(nbytes, dtype=torch.uint8) for _ in range(2)])
 
     def plain(memory: torch.Tensor) -> None:
         view = memoryview(memory.numpy())
@@ -220,7 +223,7 @@ def file_to_cpu(nbytes: int, repeat: int, folder: str) -> list[Row]:
                 "file -> cpu, memory there",
                 nbytes,
                 lambda: sw.move(source, there),
-                lambda: plain(memory),
+                lambda: plain(next(turns)),
                 repeat,
             ),
         ]

@@ -98,6 +98,26 @@ def test_a_read_that_fails_gives_its_memory_back(tmp_path, no_spare):
         target.release()
 
 
+@pytest.mark.parametrize("nbytes", [MIB, 70 * MIB])
+def test_a_read_over_values_that_fails_at_any_call_leaves_them(tmp_path, no_spare, nbytes):
+    """Oracle: the values and the version from before, whichever call of the move fails; then those of the file."""
+    source = file_of(tmp_path / "new", 2, nbytes)
+    target = sw.move(file_of(tmp_path / "old", 1, nbytes), sw.CPU(0, dtype=sw.UInt8)).carrier
+    version, failed = target.version, 0
+    while True:
+        try:
+            with fail_at(failed + 1):
+                sw.move(source, target)
+            break
+        except Fault:
+            failed += 1
+        assert target.version == version
+        assert target.get_value(0) == target.get_value(nbytes - 1) == 1
+    assert failed >= 3  # room, submission, at least one read
+    assert target.version > version
+    assert target.get_value(0) == target.get_value(nbytes - 1) == 2
+
+
 def test_threads_never_share_a_block(tmp_path):
     """Each thread reads its own file again and again. Oracle: its byte, at every place that is looked at."""
     files = [file_of(tmp_path / str(k), k) for k in range(6)]

@@ -113,16 +113,17 @@ class CPU(TorchStorage):
             self._pinned_flat, self._pinned = self._flat, self._flat.numel() > 0 and self._flat.is_pinned()
         return self._pinned
 
+    def may_change_memory(self) -> bool:
+        """Whether the slots may come to lie elsewhere: nobody was given their tensor, nothing locked their pages."""
+        return not (self._seen or self._shared or self.pinning is not None or self.is_pinned())
+
     def staging(self, n: int) -> CPU:
         fresh = CPU(0, dtype=self._dtype)
         fresh.grow(n)
         return fresh
 
     def adopt_storage(self, fresh: Carrier) -> bool:
-        if not isinstance(fresh, CPU) or self._shared or fresh.size() != self.size():
-            return False
-        # Memory that was seen as a tensor stays: to_torch, numpy and DLPack share it.
-        if self._seen or self.is_pinned() or self.pinning is not None:
+        if not isinstance(fresh, CPU) or fresh.size() != self.size() or not self.may_change_memory():
             return False
         pages, flat = fresh._pages, None if fresh._pages is not None else fresh._flat
         if pages is not None:

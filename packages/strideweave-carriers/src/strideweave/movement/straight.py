@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 from .. import seam
 from ..carriers.base import Carrier
-from ..carriers.cpu import CPU
+from ..carriers.cpu import CPU, WHOLE_PAGES
 from ..carriers.file_backed import FileBacked
+from ..carriers.pages import Pages
 from ..carriers.pairs import drop_pair, try_hold_pair
 from ..tensor import Tensor, made
 from . import parallel, pool
@@ -34,7 +35,7 @@ class Straight(Protocol):
     """
 
     grows = False
-    """Whether an empty target is given room first; others go the long way."""
+    """Whether the target gets fresh room: one that is empty or has as many slots; others go the long way."""
 
     def perform(
         self, tensor: Tensor, source: Any, target: Any, at: int, nbytes: int, finished: Result
@@ -83,7 +84,7 @@ def move_straight(tensor: Any, carrier: Any, finished: Result) -> Tensor | None:
     result = None
     try:
         need = tensor._layout._extent[1]
-        if carrier._count < need if not how.grows else carrier._count:
+        if carrier._count < need if not how.grows else carrier._count not in (0, need):
             return None
         size = carrier._dtype.itemsize
         result = how.perform(tensor, source, carrier, tensor._offset * size, need * size, finished)
@@ -179,31 +180,50 @@ def _read(source: FileBacked, at: int, room: memoryview) -> None:
     source._extents.read(at, room)
 
 
+def _read_all(source: FileBacked, at: int, nbytes: int, room: memoryview) -> None:
+    if nbytes <= CHUNK:
+        _read(source, at, room)
+        return
+    for start in range(0, nbytes, CHUNK):
+        _read(source, at + start, room[start : start + CHUNK])
+
+
 class FileStraight:
-    """From a file into host memory that is allocated for it."""
+    """From a file into host memory that is made for it, so that a read that fails leaves no half of it."""
 
     grows = True
 
     def perform(
         self, tensor: Tensor, source: FileBacked, target: CPU, at: int, nbytes: int, finished: Result
-    ) -> Tensor:
+    ) -> Tensor | None:
         """See ``Straight.perform``: reads in pieces between which an exit may cut in."""
+        if target._count:
+            return self._replace(tensor, source, target, at, nbytes, finished)
         done = 0
         try:
             room = target.grow_to_fill(nbytes // target._dtype.itemsize)
             if seam.hook is not None:
                 seam.enter("submit")
-            if nbytes <= CHUNK:
-                _read(source, at, room)
-            else:
-                for start in range(0, nbytes, CHUNK):
-                    _read(source, at + start, room[start : start + CHUNK])
+            _read_all(source, at, nbytes, room)
             result = finished(tensor, target) if tensor._differentiable else made(target, tensor._layout)
             done = nbytes
             return result
         finally:
             if done < nbytes:
                 target.grow(0)
+
+    def _replace(
+        self, tensor: Tensor, source: FileBacked, target: CPU, at: int, nbytes: int, finished: Result
+    ) -> Tensor | None:
+        if nbytes < WHOLE_PAGES or not target.may_change_memory():
+            return None
+        pages = Pages(nbytes)
+        if seam.hook is not None:
+            seam.enter("submit")
+        _read_all(source, at, nbytes, pages.room)
+        result = finished(tensor, target) if tensor._differentiable else made(target, tensor._layout)
+        target._set_pages(pages, target._count)
+        return result
 
     def submit(
         self,
