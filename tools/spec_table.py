@@ -7,6 +7,7 @@ Tests name the rules that they show by ``@pytest.mark.spec("name")``. Run
 
 from __future__ import annotations
 
+import argparse
 import ast
 import runpy
 import sys
@@ -108,4 +109,9 @@ def main(packages: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(description="Write which test shows which rule of a package.")
+    parser.add_argument("package", nargs="*", help="all that have rules")
+    wanted, known = parser.parse_args().package, packages_with_rules()
+    if unknown := [name for name in wanted if name not in known]:
+        parser.error(f"no rules in {', '.join(unknown)}; packages that have rules: {', '.join(known)}")
+    sys.exit(main(wanted))

@@ -292,6 +292,7 @@ def test_bind_a_prepared_checkpoint(affine, tmp_path):
     [
         ({}, KeyError, r"lacks left\.w; give"),
         ({"left.W": W, "up.v": W}, KeyError, r"affine: the mapping lacks left\.w \(it holds left\.W\); give"),
+        ({"LEFT.W": W, "left.v": W}, KeyError, r"lacks left\.w \(it holds LEFT\.W, left\.v\); give"),
         ({"left.w": torch.ones(5)}, ValueError, r"w has shape \(5,\), declared f32\[4\].*expected 4"),
         (
             {"left.w": torch.ones(4, dtype=torch.float64)},

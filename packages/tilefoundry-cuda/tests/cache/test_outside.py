@@ -143,6 +143,22 @@ def test_every_key_holds_the_compilers_environment(name, monkeypatch):
 
 
 @pytest.mark.spec("cache.key")
+@pytest.mark.parametrize("name", ["CPATH", "CPLUS_INCLUDE_PATH"])
+def test_headers_in_folders_of_the_environment_are_seen(name, tmp_path, monkeypatch):
+    """A folder whose ``climits`` stands before the system's, edited in place, between two processes' worth of caches."""
+    folder = tmp_path / "include"
+    folder.mkdir()
+    monkeypatch.setenv(name, f"{tmp_path / 'nowhere'}{os.pathsep}{folder}")
+    for number in ("one", "two"):
+        (folder / "climits").write_text(
+            f'#include_next <climits>\nextern "C" const char mark[] __attribute__((used)) = "the file is {number}";\n'
+        )
+        jit.cache_clear()
+        library = Path(jit(shifted, target="cpu")._linked.library_path)
+        assert f"the file is {number}".encode() in library.read_bytes()
+
+
+@pytest.mark.spec("cache.key")
 def test_flags_of_the_environment_count_as_flags(monkeypatch):
     nvcc = CompilerOptions(device_compiler="nvcc")
 

@@ -13,5 +13,8 @@ _COMPARED = 4096
 
 
 def near_names(wanted: str, known: Iterable[str]) -> list[str]:
-    """At most three of ``known`` that ``wanted`` may be a misspelling of, the nearest first."""
-    return get_close_matches(wanted, list(islice(known, _COMPARED)), n=3, cutoff=0.5)
+    """At most three of ``known`` that ``wanted`` may be a misspelling of, the nearest first; case counts for little."""
+    found = list(islice(known, _COMPARED))
+    otherwise = [name for name in found if name.lower() == wanted.lower()]
+    near = get_close_matches(wanted, [name for name in found if name not in otherwise], n=3, cutoff=0.5)
+    return [*otherwise, *near][:3]

@@ -1,6 +1,7 @@
 """What compilers read besides what they are given: named by flags, or by the environment.
 
-A library's key holds flags and these variables as they are spelled. It cannot hold the files behind flags such as
+A library's key holds flags and these variables as they are spelled, and of folders where headers are looked for what
+lies in them. It cannot hold the files behind flags such as
 ``-include my.h``: what those read, and what that reads in turn, only the compiler knows. So a library that such flags
 had a part in is compiled anew each time. Flags that are known to name no file are listed here; any other counts as one
 that may.
@@ -8,10 +9,11 @@ that may.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 __all__ = ["compiler_environment", "file_flag", "flags_of_environment"]
 
@@ -30,6 +32,9 @@ VARIABLES = (
     "SDKROOT",
 )
 """Variables by which GCC, Clang and nvcc find files, or take flags that nobody passed."""
+
+_HEADERS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+"""Those that name folders with headers, which may stand in the way of the system's."""
 
 _FLAG_VARIABLES = {"nvcc": ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"), "clang": ("CCC_OVERRIDE_OPTIONS",)}
 
@@ -57,8 +62,30 @@ _HARMLESS = re.compile(
 
 
 def compiler_environment() -> tuple[str, ...]:
-    """The variables above that are set, as ``NAME=value``: part of every key."""
-    return tuple(f"{name}={value}" for name in VARIABLES if (value := os.environ.get(name)))
+    """The variables above that are set, as ``NAME=value``, and what lies in folders of headers: part of every key."""
+    given = {name: value for name in VARIABLES if (value := os.environ.get(name))}
+    lying = (f"files of {name}={_status(given[name])}" for name in _HEADERS if name in given)
+    return (*(f"{name}={value}" for name, value in given.items()), *lying)
+
+
+def _status(folders: str) -> str:
+    """Digest of names, sizes and times of the files in and below ``folders``."""
+    total = hashlib.sha256()
+    # Compilers run in a folder of the cache's own, in which relative names lead nowhere.
+    for folder in filter(os.path.isabs, folders.split(os.pathsep)):
+        for path, status in _files(folder):
+            total.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\0".encode())
+    return total.hexdigest()
+
+
+def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    for root, below, names in os.walk(folder):
+        below.sort()
+        for path in (os.path.join(root, name) for name in sorted(names)):
+            try:
+                yield path, os.stat(path)
+            except OSError:
+                continue  # a link that leads nowhere is no header
 
 
 def flags_of_environment(compiler: str) -> tuple[str, ...]:
