@@ -42,6 +42,11 @@ def test_a_round_trip_keeps_everything(saved):
     assert load_compiled(str(saved.parent / "again")).type == AFFINE
 
 
+def test_a_file_of_the_folder_is_not_the_folder(saved):
+    with pytest.raises(FileNotFoundError, match=r"abi\.json is a file, no folder; give the folder that"):
+        load_compiled(str(saved / "abi.json"))
+
+
 def test_dims_of_every_form_survive(library, tmp_path):
     shape = (N, 2 * N + 3, ceildiv(N, 4) * 4, N * N, 7)
     abi = EntryABI("affine", (ParamABI("x", TensorType(shape, "bf16", None, "gmem")),))

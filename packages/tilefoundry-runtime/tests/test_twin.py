@@ -127,6 +127,13 @@ def test_a_twin_checks_everything_before_it_binds(twin, x):
     torch.testing.assert_close(twin(x), before, rtol=0, atol=0)
 
 
+def test_a_twin_asks_for_a_resource_and_keeps_what_it_has(twin, x):
+    before = twin(x)
+    with pytest.raises(TypeError, match=r"Tree\.load reads a resource, such as .*, got dict"):
+        twin.load(toy.tree_weights(5))
+    torch.testing.assert_close(twin(x), before)
+
+
 def test_a_twin_reloads(twin, x):
     twin.load(DictResource(toy.tree_weights(5)))
     np.testing.assert_allclose(twin(x).numpy(), toy.tree_value(x, toy.tree_weights(5)), rtol=1e-5, atol=1e-6)

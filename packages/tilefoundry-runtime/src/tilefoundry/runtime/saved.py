@@ -29,9 +29,13 @@ def load_compiled(directory: str) -> CompiledModule:
     Thread-safe; every call gives a module of its own over one library of the process.
 
     Raises:
-        FileNotFoundError: the folder, its ``abi.json`` or the library is missing.
+        FileNotFoundError: the folder, its ``abi.json`` or the library is missing, or ``directory`` is a file.
         ValueError: another format, a damaged file, or a library for another processor or tvm-ffi.
     """
+    if os.path.isfile(directory):
+        raise FileNotFoundError(
+            f"{directory} is a file, no folder; give the folder that CompiledModule.save wrote"
+        )
     table = _read_table(os.path.join(directory, ABI_FILE))
     library = os.path.join(directory, LIBRARY_FILE)
     if not os.path.exists(library):

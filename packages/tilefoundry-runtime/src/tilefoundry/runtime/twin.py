@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tilefoundry.ir.core.resource import require_resource
 from tilefoundry.ir.errors import CheckpointError, UnknownNameError, briefly
 from tilefoundry.ir.twins import WeightSlot, read_slots, run_forward, weight_slots
 from tilefoundry.runtime.correspondence import structure_difference
@@ -52,9 +53,11 @@ class Twin(RuntimeModule):
         """Read every weight of the tree by name, check all of them, then bind.
 
         Raises:
+            TypeError: ``resource`` is none.
             KeyError: a weight that the checkpoint does not hold.
             CheckpointError: tensors that disagree with their declarations, or a damaged file.
         """
+        require_resource(f"{self.name}.load", resource)
         briefly((UnknownNameError, CheckpointError), lambda: self._twin_load(resource))
 
     def _twin_load(self, resource: RuntimeResource) -> None:
