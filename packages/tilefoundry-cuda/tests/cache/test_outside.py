@@ -145,7 +145,7 @@ def test_every_key_holds_the_compilers_environment(name, monkeypatch):
 @pytest.mark.spec("cache.key")
 @pytest.mark.parametrize("name", ["CPATH", "CPLUS_INCLUDE_PATH"])
 def test_headers_in_folders_of_the_environment_are_seen(name, tmp_path, monkeypatch):
-    """A folder whose ``climits`` stands before the system's, edited in place, between two processes' worth of caches."""
+    """A folder whose ``climits`` stands before the system's, edited in place."""
     folder = tmp_path / "include"
     folder.mkdir()
     monkeypatch.setenv(name, f"{tmp_path / 'nowhere'}{os.pathsep}{folder}")
