@@ -7,9 +7,9 @@ process, of which small sizes get more. Exit status 1 if a ratio is below its go
 
 Floors: CPU to CPU, one ctypes memmove; file to CPU, a loop of preadv in 64 MiB pieces (the page cache is warm for
 both), either into memory that torch allocates for it, where ours may use memory again that it had, or into memory that
-is there already, two buffers by turns; device rows, one non-blocking torch copy and a synchronisation of its stream. Rows of page-locked
-memory also give their part of the link as it is at that size: the driver's two calls and nothing else, with addresses
-and stream looked up beforehand.
+is there already, two buffers by turns; device rows, one non-blocking torch copy and a synchronisation of its stream.
+Rows of page-locked memory also give their part of the link as it is at that size: the driver's two calls and nothing
+else, with addresses and stream looked up beforehand.
 
 Rows called "xN in flight" begin N moves between N pairs of carriers with ``move_async`` and then wait for all; their
 floor makes the same N copies one after another and waits once. They show the rate that the link, or the memory,
