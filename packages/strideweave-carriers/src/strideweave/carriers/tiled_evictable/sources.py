@@ -34,11 +34,14 @@ def geometry_for(shape: tuple[int, ...], tile_shape: Iterable[int], what: str) -
     """
     tile = read_components(tile_shape, "tile_shape")
     if len(tile) != len(shape):
-        raise ValueError(f"{what}: tile_shape {tile} has rank {len(tile)}, the tensor {len(shape)}")
+        raise ValueError(
+            f"{what}: tile_shape {tile} has rank {len(tile)}, the tensor {len(shape)}; give one extent per axis"
+        )
     for axis, (extent, step) in enumerate(zip(shape, tile, strict=True)):
         if step < 1 or extent % step:
             raise ValueError(
-                f"{what}: axis {axis} of extent {extent} is not divided by the tile extent {step}"
+                f"{what}: axis {axis} of extent {extent} is not divided by the tile extent {step}; "
+                "give a divisor of it"
             )
     return TileGeometry(tuple(e // t for e, t in zip(shape, tile, strict=True)), tile)
 
