@@ -145,7 +145,9 @@ def test_levels_without_extents():
             out = tf.reshard(a, (2 @ m.b, 64 @ m.t), "gmem")
         return out
 
-    refused(unknown, r"the mesh uses the level 'cta'; levels in force: none; declare topologies= with .*Mesh\(")
+    refused(
+        unknown, r"the mesh uses the level 'cta'; levels in force: none; declare topologies= with .*Mesh\("
+    )
 
 
 def test_a_swizzle_is_dropped_with_a_warning_that_says_so():
@@ -161,6 +163,8 @@ def test_a_swizzle_is_dropped_with_a_warning_that_says_so():
             out = tf.reshard(r, (2 @ m.b, 256 @ m.t), "gmem")
         return out
 
-    with pytest.warns(PlacementWarning, match="staged.s: the swizzle of its shared memory is dropped") as seen:
+    with pytest.warns(
+        PlacementWarning, match="staged.s: the swizzle of its shared memory is dropped"
+    ) as seen:
         lower(staged, target=H200)
     assert {warning.filename for warning in seen} == {__file__}
