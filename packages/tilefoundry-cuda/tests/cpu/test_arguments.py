@@ -75,6 +75,15 @@ def test_a_wrong_argument_is_refused_by_name(scaled, what, change, words):
     assert torch.equal(out, torch.full((3, 5), 7.0)), "a refused call wrote to its output"
 
 
+def test_a_refusal_shows_no_frame_of_the_library(scaled):
+    """Looking its frames up reads the symbols of all libraries in the process: over a second for the first refusal."""
+    x, _, z = good()
+    with pytest.raises(ValueError, match="y gives M = 6") as caught:
+        scaled(x, torch.randn(6), z)
+    places = [(str(frame.path), frame.name) for frame in caught.traceback]
+    assert [one for one in places if "unknown" in one[0] or "ffi_q" in one[1]] == []
+
+
 @pytest.mark.spec("args.refused")
 def test_things_that_are_no_tensors_are_type_errors(scaled):
     x, y, z = good()

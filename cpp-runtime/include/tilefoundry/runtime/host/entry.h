@@ -5,6 +5,7 @@
 /// nothing of them.
 #pragma once
 
+#include <cstring>
 #include <exception>
 
 #include <tvm/ffi/c_api.h>
@@ -21,6 +22,20 @@ struct Arguments {
   int count;
 };
 
+/// Raise without a backtrace: symbols of every loaded library would be read for it, over a second the first time.
+inline void raise(char const* kind, char const* message) {
+  TVMFFIByteArray const empty{"", 0};
+  TVMFFIByteArray const kind_bytes{kind, std::strlen(kind)};
+  TVMFFIByteArray const message_bytes{message, std::strlen(message)};
+  TVMFFIObjectHandle error = nullptr;
+  if (TVMFFIErrorCreate(&kind_bytes, &message_bytes, &empty, &error) != 0) {
+    TVMFFIErrorSetRaisedFromCStr(kind, message);
+    return;
+  }
+  TVMFFIErrorSetRaised(error);
+  TVMFFIObjectDecRef(error);
+}
+
 /// Run `function` and report what it throws as the FFI's raised error.
 inline int guarded(void (*function)(Arguments const&), TVMFFIAny const* args, int count, TVMFFIAny* result) {
   try {
@@ -30,11 +45,11 @@ inline int guarded(void (*function)(Arguments const&), TVMFFIAny const* args, in
     result->v_int64 = 0;
     return 0;
   } catch (Failure const& failure) {
-    TVMFFIErrorSetRaisedFromCStr(failure.kind, failure.message);
+    raise(failure.kind, failure.message);
   } catch (std::bad_alloc const&) {
-    TVMFFIErrorSetRaisedFromCStr("MemoryError", "the call ran out of memory");
+    raise("MemoryError", "the call ran out of memory");
   } catch (std::exception const& error) {
-    TVMFFIErrorSetRaisedFromCStr("RuntimeError", error.what());
+    raise("RuntimeError", error.what());
   }
   return -1;
 }
