@@ -9,7 +9,7 @@ import torch
 from checkpoints import write_single
 from safetensors.torch import save_file
 
-from tilefoundry.cli import CommandError
+from tilefoundry.cli import CommandError, UsageError, main
 from tilefoundry.runtime import (
     AllClose,
     CompiledModule,
@@ -173,8 +173,16 @@ def test_bounds_are_parsed():
      ["equal(__import__('os'))"]],
 )  # fmt: skip
 def test_bounds_of_another_form(texts):
-    with pytest.raises(CommandError, match="--expect"):
+    with pytest.raises(UsageError, match="--expect"):
         parse_expect(texts)
+
+
+@pytest.mark.parametrize(("expect", "subject"), [("rel_l2(2e-2", "model.py:Mlp"), ("equal()", "model.py")])
+def test_arguments_that_cannot_be_read_end_with_2(expect, subject, capsys):
+    line = ["check", subject, "prepared", "--inputs", "in.safetensors", "--expect", expect]
+    assert main(line) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("tilefoundry check: ") and err.count("\n") == 1
 
 
 def test_what_cannot_be_found_or_used(work):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, runtime_checkable
 
-__all__ = ["GROUP", "Command", "CommandError", "find_commands"]
+__all__ = ["GROUP", "Command", "CommandError", "UsageError", "find_commands"]
 
 GROUP = "tilefoundry.commands"
 
@@ -22,6 +22,10 @@ _WHEEL_OF = {
 
 class CommandError(Exception):
     """What a command cannot do, as one line for the user; ends the program with status 1."""
+
+
+class UsageError(CommandError):
+    """What a command cannot read of its own arguments; ends the program with status 2."""
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from tilefoundry.cli import show
-from tilefoundry.cli.command import Command, CommandError, find_commands
+from tilefoundry.cli.command import Command, CommandError, UsageError, find_commands
 from tilefoundry.ir.errors import DslError, TileFoundryError
 
 __all__ = ["build_parser", "main"]
@@ -63,7 +63,7 @@ def _run(command: Command | CommandError, args: argparse.Namespace) -> int:
         if args.debug:
             traceback.print_exc()
         print(f"tilefoundry {args.command}: {_one_line(error)}", file=sys.stderr)
-        return FAILED
+        return USAGE if isinstance(error, UsageError) else FAILED
 
 
 def _one_line(error: Exception) -> str:

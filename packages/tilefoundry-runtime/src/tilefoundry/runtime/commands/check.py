@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilefoundry.cli import CommandError
+from tilefoundry.cli import CommandError, UsageError
 from tilefoundry.ir.core.module import LoadedModule, Module
 from tilefoundry.runtime.commands.files import load_alias, load_inputs, load_value
 from tilefoundry.runtime.compiled import CompiledModule
@@ -98,14 +98,14 @@ def parse_expect(texts: list[str]) -> Mapping[str, list[Predicate]]:
     """``["output[0]=rel_l2(1e-5), nan_inf()"]`` as what ``check`` takes; a missing path is ``output``.
 
     Raises:
-        CommandError: text of another form, or an unknown predicate.
+        UsageError: text of another form, or an unknown predicate.
     """
     expect: dict[str, list[Predicate]] = {}
     for text in texts:
         path, found, calls = text.partition("=")
         path, calls = (path.strip(), calls) if found else ("output", text)
         if path in expect:
-            raise CommandError(f"--expect states {path} twice; put its predicates into one list")
+            raise UsageError(f"--expect states {path} twice; put its predicates into one list")
         expect[path] = _predicates(text, calls)
     return expect
 
@@ -115,9 +115,7 @@ def _predicates(text: str, calls: str) -> list[Predicate]:
     while at < len(calls):
         match = _CALL.match(calls, at)
         if match is None or match[1] not in PREDICATES:
-            raise CommandError(
-                f"--expect {text!r} is no list of predicates; there are {', '.join(PREDICATES)}"
-            )
+            raise UsageError(f"--expect {text!r} is no list of predicates; there are {', '.join(PREDICATES)}")
         out.append(_built(text, match[1], match[2]))
         at = match.end()
     return out
@@ -130,4 +128,4 @@ def _built(text: str, name: str, arguments: str) -> Predicate:
         values = ast.literal_eval(f"({arguments[1:-1]},)") if arguments[1:-1].strip() else ()
         return kind(*values)
     except (SyntaxError, TypeError, ValueError) as error:
-        raise CommandError(f"--expect {text!r}: {name} takes ({', '.join(kind.bounds)}): {error}") from None
+        raise UsageError(f"--expect {text!r}: {name} takes ({', '.join(kind.bounds)}): {error}") from None

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tilefoundry.cli import CommandError
+from tilefoundry.cli import CommandError, UsageError
 from tilefoundry.runtime.resource import Absolute, AliasValue
 
 # torch and safetensors are imported where they are first needed: importing the runtime must not load them.
@@ -22,11 +22,11 @@ def load_value(spec: str) -> Any:
     """What ``FILE.py:NAME`` names; dots after the name go through attributes.
 
     Raises:
-        CommandError: no such file or name.
+        CommandError: no such file or name; UsageError: a spec of another form.
     """
     file, _, path = spec.rpartition(":")
     if not file.endswith(".py") or not path:
-        raise CommandError(f"{spec} is no FILE.py:NAME")
+        raise UsageError(f"{spec} is no FILE.py:NAME")
     value: Any = _imported(Path(file))
     for part in path.split("."):
         if not hasattr(value, part):
