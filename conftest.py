@@ -8,6 +8,7 @@ Tests marked ``gpu`` run where there is a GPU, those marked ``two_gpus`` where t
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,7 +19,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker that no wheel's own options name."""
+    """Register the marker that no wheel's own options name; let interrupts interrupt, which tests send themselves."""
+    # A shell starts what it runs in the background with Ctrl-C ignored, and Python leaves that as it is.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "two_gpus: needs two NVIDIA GPUs; deselected where there are fewer")
 
 
