@@ -140,6 +140,15 @@ def graph_of(step: Callable[[int], object], copies: int) -> Callable[[], float]:
     return seconds
 
 
+def interleaved(contenders: dict[str, Callable[[], float]]) -> dict[str, float]:
+    """The median of what each contender gives, in rounds in which all take turns."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(ROUNDS):
+        for name, seconds in contenders.items():
+            times[name].append(seconds())
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
 def copy_rate() -> float:
     """Bytes per second of a device-to-device copy, read plus written: the median of runs of ten copies of 1 GiB,
     after enough of them that the clocks have settled."""
@@ -182,11 +191,7 @@ def measure(row: Row) -> dict[str, float]:
         "eager": graph_of(eager, copies),
         "torch.compile": graph_of(through_compiler, copies),
     }
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(ROUNDS):
-        for name, seconds in contenders.items():
-            times[name].append(seconds())
-    return {name: statistics.median(values) for name, values in times.items()}
+    return interleaved(contenders)
 
 
 def main() -> None:

@@ -12,13 +12,12 @@ contenders are interleaved, each a CUDA graph over enough copies of the operands
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from kernels import FOOTPRINT, ROUNDS, copy_rate, graph_of
+from kernels import FOOTPRINT, copy_rate, graph_of, interleaved
 
 from tilefoundry import func, jit
 from tilefoundry.dsl import Tensor, tf
@@ -189,11 +188,7 @@ def measure(row: Row, brief: bool) -> dict[str, float]:
         compiled = torch.compile(row.torch_form, dynamic=False)
         contenders["eager"] = graph_of(lambda i: row.torch_form(*inputs[i]), copies)
         contenders["torch.compile"] = graph_of(lambda i: compiled(*inputs[i]), copies)
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(ROUNDS):
-        for name, seconds in contenders.items():
-            times[name].append(seconds())
-    return {name: statistics.median(values) for name, values in times.items()}
+    return interleaved(contenders)
 
 
 def main() -> None:
