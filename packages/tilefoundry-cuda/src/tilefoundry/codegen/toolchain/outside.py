@@ -9,11 +9,13 @@ that may.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tilefoundry.codegen.cache import status_of
 
 __all__ = ["compiler_environment", "file_flag", "flags_of_environment"]
 
@@ -69,23 +71,17 @@ def compiler_environment() -> tuple[str, ...]:
 
 
 def _status(folders: str) -> str:
-    """Digest of names, sizes and times of the files in and below ``folders``."""
-    total = hashlib.sha256()
+    """Tells apart what lies in and below ``folders``."""
     # Compilers run in a folder of the cache's own, in which relative names lead nowhere.
-    for folder in filter(os.path.isabs, folders.split(os.pathsep)):
-        for path, status in _files(folder):
-            total.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\0".encode())
-    return total.hexdigest()
+    named = filter(os.path.isabs, folders.split(os.pathsep))
+    return status_of(file for folder in named for file in _files(folder)).digest
 
 
-def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+def _files(folder: str) -> Iterator[Path]:
     for root, below, names in os.walk(folder):
         below.sort()
-        for path in (os.path.join(root, name) for name in sorted(names)):
-            try:
-                yield path, os.stat(path)
-            except OSError:
-                continue  # a link that leads nowhere is no header
+        # A link that leads nowhere is no header.
+        yield from (file for name in sorted(names) if (file := Path(root, name)).exists())
 
 
 def flags_of_environment(compiler: str) -> tuple[str, ...]:
