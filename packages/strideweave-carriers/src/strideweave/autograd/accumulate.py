@@ -11,15 +11,30 @@ from ..tensor import Tensor, detached
 
 Accumulate = Callable[[Tensor, Tensor], Tensor]
 Adopt = Callable[[Tensor, Tensor], Tensor]
+Begin = Callable[[Tensor, Tensor], Tensor]
 
 _sums: dict[type, Accumulate] = {}
 _leaves: dict[type, Adopt] = {}
+_seeds: dict[type, Begin] = {}
 
 
-def register_gradients(cls: type[Carrier], accumulate: Accumulate, adopt: Adopt) -> None:
-    """Say how gradients that touch ``cls`` are summed, and how one becomes the ``grad`` of a leaf on ``cls``."""
+def register_gradients(cls: type[Carrier], accumulate: Accumulate, adopt: Adopt, begin: Begin) -> None:
+    """Say how gradients that touch ``cls`` are summed, how one becomes the ``grad`` of a leaf on ``cls``, and in what
+    form a backward ``begin(root, gradient)`` where root or gradient is on ``cls``.
+    """
     _sums[cls] = accumulate
     _leaves[cls] = adopt
+    _seeds[cls] = begin
+
+
+def as_seed(root: Tensor, gradient: Tensor) -> Tensor:
+    """The caller's ``gradient`` of ``root``, detached, in the form in which ``root``'s node takes it."""
+    seed = detached(gradient)
+    for tensor in (root, gradient):
+        own = _seeds.get(type(tensor.carrier))
+        if own is not None:
+            return own(root, seed)
+    return seed
 
 
 def accumulate(a: Tensor, b: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from ..errors import no_tensor
 from ..tensor import Tensor, detached
-from .accumulate import accumulate, as_leaf_gradient, ones_for
+from .accumulate import accumulate, as_leaf_gradient, as_seed, ones_for
 from .mode import no_grad
 
 _commit = threading.Lock()
@@ -78,7 +78,7 @@ def _seed(root: Tensor, gradient: Tensor | None) -> Tensor:
         )
     gradient.carrier.require_live("backward: gradient")
     gradient.carrier.check_gradient(gradient.layout, gradient.offset)
-    return detached(gradient)
+    return as_seed(root, gradient)
 
 
 def _ordered(root: Tensor) -> list[Tensor]:

@@ -1,17 +1,23 @@
-"""Sums of gradients of which at least one is tiled: tile by tile, zeros left out, neither operand changed."""
+"""Gradients of which at least one is tiled: how a backward begins with them, and their sums.
+
+Sums are made tile by tile, zeros left out, neither operand changed.
+"""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from ...tensor import Tensor
+from ...layout import Layout
+from ...tensor import Tensor, detached
 from ..torch_storage import plain_torch
 from .carrier import TiledEvictable
 from .construction import like
 from .core import Core
-from .gradients import from_dense, pinned, relaid, tiled, written
+from .gradients import from_dense, pinned, relaid, tiled, whole, written
+from .projecting import gather_pinned
 from .scatter import checked_sum
+from .session import session
 from .slots import Slot
 from .tile_reader import TileWriter, groups, read_tiles, row
 
@@ -27,6 +33,29 @@ def refuse_add(core: Core, verb: str) -> None:
         raise TypeError(
             f"{verb}: {core.dtype} takes part in no arithmetic, so contributions cannot be added; use BFloat16 weights"
         )
+
+
+def begin(root: Tensor, gradient: Tensor) -> Tensor:
+    """The caller's ``gradient`` in the form of ``root``: tiled as it is, or dense where ``root`` is ordinary.
+
+    Raises:
+        RuntimeError: a tile of a tiled ``gradient`` has no value, or is covered by a promotion or eviction that has
+            not ended.
+    """
+    target, given = root.carrier, gradient.carrier
+    if isinstance(given, TiledEvictable):
+        if isinstance(target, TiledEvictable) and target.geometry == given.geometry:
+            return gradient
+        gradient = _gathered(gradient, given)
+    if isinstance(target, TiledEvictable):
+        return from_dense(target, root.layout, gradient)
+    return gradient
+
+
+def _gathered(gradient: Tensor, carrier: TiledEvictable) -> Tensor:
+    with session([gradient], "backward: gradient", "backward"):
+        compact = gather_pinned(carrier, gradient, whole(carrier))
+    return detached(Tensor(compact.carrier, 0, Layout(gradient.shape)))
 
 
 def accumulate(a: Tensor, b: Tensor) -> Tensor:

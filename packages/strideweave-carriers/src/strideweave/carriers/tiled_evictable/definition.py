@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...autograd.accumulate import register_gradients
 from ..definition import CarrierDefinition, install_definition
 from . import direct
-from .accumulate import accumulate
+from .accumulate import accumulate, begin
 from .carrier import TiledEvictable
 from .facet import TiledResidencyFacet
 from .gradients import adopt
@@ -18,6 +18,6 @@ DEFINITION = CarrierDefinition(
 
 
 def install() -> None:
-    """Install the definition and the sums of gradients; called once, by the package."""
+    """Install the definition and what becomes of gradients; called once, by the package."""
     install_definition(DEFINITION)
-    register_gradients(TiledEvictable, accumulate, adopt)
+    register_gradients(TiledEvictable, accumulate, adopt, begin)

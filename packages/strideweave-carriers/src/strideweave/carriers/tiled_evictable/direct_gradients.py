@@ -47,18 +47,24 @@ def gradients(
     """One gradient per Tensor operand that ``wanted`` one, else None."""
     tensors = [o for o in operands if isinstance(o, Tensor)]
     core = next(t.carrier._core for t in tensors if isinstance(t.carrier, TiledEvictable))
-    gradient = (
-        on_primary_class(core, gradient) if not isinstance(gradient.carrier, TiledEvictable) else gradient
-    )
-    with session([*tensors, gradient], f"backward of {operation.name}", "backward"):
+    # Dense, like the result that it is a gradient of.
+    gradient = on_primary_class(core, gradient)
+    with session(
+        [*tensors, gradient], f"backward of {operation.name}", "backward", _read(operation, operands)
+    ):
         if not isinstance(core.primary.prototype, TorchStorage):
             return _by_reference(operation, operands, attributes, gradient)
-        # As large as the result, which is dense too.
-        gradient = _whole(gradient)
         return [
             _one(operation, operands, attributes, result, gradient, k) if wanted[k] else None
             for k in range(len(tensors))
         ]
+
+
+def _read(operation: Operation, operands: Sequence[Operand]) -> list[Tensor]:
+    """The operands whose values a derivative of ``operation`` looks at."""
+    tensors = [o for o in operands if isinstance(o, Tensor)]
+    linear = operation.name in ("add", "reduce_sum") or len(tensors) < len(operands)
+    return [] if linear else tensors
 
 
 def _by_reference(
@@ -67,7 +73,7 @@ def _by_reference(
     """The operation's own derivative on operands gathered whole: for the Python reference carrier."""
     dense = [_whole(o) for o in operands]
     twin = compute(operation, dense, attributes)
-    parts = operation.vjp(dense, attributes, twin, _whole(gradient))  # type: ignore[misc, arg-type] # the six have one
+    parts = operation.vjp(dense, attributes, twin, gradient)  # type: ignore[misc, arg-type] # the six have one
     tensors = [o for o in operands if isinstance(o, Tensor)]
     return [
         from_dense(t.carrier, t.layout, p) if p is not None and isinstance(t.carrier, TiledEvictable) else p

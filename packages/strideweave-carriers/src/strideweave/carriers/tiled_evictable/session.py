@@ -39,10 +39,17 @@ def check(tensors: Sequence[Tensor], verb: str) -> None:
 
 
 @contextmanager
-def session(tensors: Sequence[Tensor], verb: str, purpose: Purpose) -> Iterator[None]:
-    """Keep every tile of the tiled operands, and the ordinary operands, in place within the block."""
+def session(
+    tensors: Sequence[Tensor], verb: str, purpose: Purpose, read: Sequence[Tensor] | None = None
+) -> Iterator[None]:
+    """Keep every tile of the tiled operands, and the ordinary operands, in place within the block.
+
+    Tiles of the operands in ``read`` (default: all) come onto primary where there is room; of others, whose values
+    are not looked at, only those that the policy promotes.
+    """
     check(tensors, verb)
     carriers = tiled_carriers(tensors)
+    moved = carriers if read is None else tiled_carriers(read)
     plans = []
     for carrier in carriers:
         codes = tuple(range(carrier.geometry.tile_count))
@@ -55,7 +62,8 @@ def session(tensors: Sequence[Tensor], verb: str, purpose: Purpose) -> Iterator[
             core = carrier._core
             request = Request(core, verb, keeps=True)
             promote = enter(core, request, codes, plan, verb)
-            submit(request, lambda c=core, r=request, o=codes, p=promote: _acquire(c, r, o, p))
+            wanted = codes if carrier in moved else ()
+            submit(request, lambda c=core, r=request, w=wanted, p=promote: _acquire(c, r, w, p))
             # A failed request has retired by itself; a successful one is closed at the end of the block.
             request.completion.result()
             stack.callback(request.close)
@@ -64,5 +72,5 @@ def session(tensors: Sequence[Tensor], verb: str, purpose: Purpose) -> Iterator[
 
 
 def _acquire(core, request: Request, codes: tuple[int, ...], promote: tuple[int, ...]) -> None:
-    extra = tuple(c for c in promote if c not in range(len(codes)))
-    acquire(core, request, (*codes, *extra), set(promote), lambda ready, direct: None)
+    # Either every tile is wanted, which are those that are promoted too, or none.
+    acquire(core, request, codes or promote, set(promote), lambda ready, direct: None)
