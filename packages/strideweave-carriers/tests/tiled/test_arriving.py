@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 
 import strideweave as sw
 from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, TileSet, arriving, projecting
-from strideweave.carriers.tiled_evictable.batch import straight_runs
 from strideweave.carriers.tiled_evictable.mover import _joined
-from strideweave.carriers.tiled_evictable.slots import Slab, Slot
-from strideweave.carriers.tiled_evictable.table import TileRecord
+from strideweave.carriers.tiled_evictable.strips import strips
 from strideweave.movement.completion import Completion
 from strideweave.testing.faults import Fault, fail_at, gated
 
@@ -187,14 +185,9 @@ def test_a_write_is_refused_until_the_projection_is_published():
 )
 def test_runs_are_those_that_joining_bytes_gives(places, rng, size):
     """Some targets follow their sources, so that some tiles move together."""
-    low, high = Slab(sw.CPU(0), 64), Slab(sw.CPU(0), 128)
     targets = [p if rng.random() < 0.6 else p + 64 for p in places]
-    loads = [
-        (TileRecord(p, True, False, None, None), Slot(low, p), Slot(high, t))
-        for p, t in zip(places, targets, strict=True)
-    ]
     expected = _joined(sorted((p * size, t * size, size) for p, t in zip(places, targets, strict=True)))
-    assert straight_runs(loads, size) == expected
+    assert strips(places, targets).runs(size) == expected
 
 
 def test_a_thread_helps_until_it_has_what_it_needs():

@@ -47,7 +47,6 @@ class Completion(Generic[T]):
         "_settled",
         "_trace",
         "_value",
-        "_waiters",
         "urgent",
     )
 
@@ -55,11 +54,8 @@ class Completion(Generic[T]):
         self._guard = _thread.allocate_lock()
         self._callbacks: list[Callable[[], None]] = []
         self._helpers: list[Helper] = []
-        self._waiters: list[_thread.LockType] = []
         self._settled = False
-        self._value: T | None = None
         self._error: BaseException | None = None
-        self._trace = None
         self._born = forks.generation
         self.urgent = False
 
@@ -85,14 +81,13 @@ class Completion(Generic[T]):
         with self._guard:
             if self._settled:
                 raise RuntimeError("Completion: settled twice; this is a fault of the provider")
-            self._value, self._error = value, error
+            # Neither is there before: one of these is made with every request, and nobody looks until it is settled.
+            self._value: T | None = value
             self._trace = error.__traceback__ if error is not None else None
+            self._error = error
             self._settled = True
             callbacks, self._callbacks = self._callbacks, []
-            waiters, self._waiters = self._waiters, []
             self._helpers = []
-        for waiter in waiters:
-            waiter.release()
         for callback in callbacks:
             call(callback)
 
@@ -157,7 +152,8 @@ class Completion(Generic[T]):
         with self._guard:
             if self._settled:
                 return
-            self._waiters.append(waiter)
+            # Whoever waits goes on before other things follow.
+            self._callbacks.insert(0, waiter.release)
         # Released by the thread that settles. An interrupt leaves a lock behind that nobody waits for.
         waiter.acquire()
 

@@ -103,6 +103,15 @@ class Marks:
         event.record()
         return event
 
+    def take_bound(self, calls: driver.Calls) -> Any:
+        """``take``, for callers that have ``calls`` of ``driver.bound``."""
+        try:
+            event = self._free.pop()
+        except IndexError:
+            event = driver.Event(self._stream)
+        event.record_bound(calls)
+        return event
+
     def give(self, event: Any) -> None:
         """Nothing will follow ``event`` any more."""
         if isinstance(event, driver.Event):

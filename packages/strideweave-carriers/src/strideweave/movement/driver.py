@@ -274,6 +274,12 @@ class Event:
         if status:
             _check(status, "recording an event")
 
+    def record_bound(self, calls: Calls) -> None:
+        """``record``, where the event's context is the thread's already, on a stream other than the default one."""
+        status = calls.event_record(self._handle, self._raw)
+        if status:
+            _check(status, "recording an event")
+
     def wait(self, stream: torch.cuda.Stream) -> None:
         """Make ``stream`` do what is queued on it from now on after that work."""
         status = _on(stream, _calls().wait_event, stream.cuda_stream, self._handle, 0)  # type: ignore[union-attr] # it was made

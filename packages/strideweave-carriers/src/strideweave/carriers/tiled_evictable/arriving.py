@@ -9,6 +9,7 @@ the look finds anything else nothing has changed, and the general way says what 
 from __future__ import annotations
 
 import _thread
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ...movement.interrupts import interrupts_deferred
@@ -28,42 +29,42 @@ if TYPE_CHECKING:
     from .carrier import TiledEvictable
     from .core import Core
 
+    Entered = tuple[Batch, list[TileRecord]]
 
-class Arrival:
-    """One such projection from the moment its tiles are pinned: what its compact tensor is, and what comes of it."""
 
-    __slots__ = (
-        "_batch",
-        "_codes",
-        "_failure",
-        "_form",
-        "_held",
-        "_making",
-        "_node",
-        "_ready",
-        "queue",
-        "request",
-        "tensor",
-    )
+_STATE, _SECONDARY, _SLAB = (
+    attrgetter("claim", "transit", "valid", "primary"),
+    attrgetter("secondary"),
+    itemgetter(0),
+)
+_MISSING = None, None, True, None
+"""The state of a tile that has a value, is not on primary, and that nobody claims or moves."""
 
-    def __init__(
-        self, carrier: TiledEvictable, request: Request, batch: Batch, ready: list[TileRecord]
-    ) -> None:
-        self.request, self._batch, self._ready = request, batch, ready
+
+class Arrival(Request):
+    """One such projection: the request itself, what its compact tensor is, and what comes of it."""
+
+    what = "project"
+
+    def __init__(self, carrier: TiledEvictable) -> None:
+        # The batch's part, and the gather.
+        self._start(carrier._core, parts=2)
         self.queue = Queue([])
         self.tensor: Tensor | None = None
         self._failure: BaseException | None = None
         self._making = _thread.allocate_lock()
         # Of two threads that give the carrier back one finds it gone.
-        self._held = [carrier]
+        self._reading = [carrier]
 
-    def begin(self, codes: tuple[int, ...], form: Packing, node: Any) -> None:
+    def load(self, entered: Entered, codes: tuple[int, ...], form: Packing, node: Any) -> None:
         """Submit the load. What this raises means that nothing was submitted."""
+        self._batch, self._ready = batch, ready = entered
         self._codes, self._form, self._node = codes, form, node
         # Whoever waits makes room for the values while they are on their way.
-        self.request.completion.assist(self)
-        self._batch.start_straight()
-        self._batch.arrived.add_callback(self.arrived)
+        self.completion.assist(self)
+        self.core.stats.arriving(len(ready), len(batch.loads), codes)
+        batch.start_straight()
+        batch.arrived.add_callback(self.arrived)
 
     def help(self) -> None:
         """Make the compact tensor, if nobody has; a failure is the request's, and comes when it gathers."""
@@ -72,7 +73,7 @@ class Arrival:
             if self.tensor is not None or self._failure is not None:
                 return
             try:
-                core = self.request.core
+                core = self.core
                 target = core.mover.compact(core.primary.prototype, self._form.slots, core.dtype)
                 self.tensor = attach(made(target, self._form.layout), self._node)
             except BaseException as error:
@@ -86,23 +87,27 @@ class Arrival:
 
     def arrived(self) -> None:
         """The batch has settled: gather everything at once, or leave the failure to the batch."""
-        self.request.guarded(self._gather)
+        self.guarded(self._gather)
 
     def _gather(self) -> None:
-        batch, request, core = self._batch, self.request, self.request.core
+        batch, core = self._batch, self.core
         if batch.arrived.error is not None:
             return
         self.help()
         if self._failure is not None or self.tensor is None:
             raise self._failure or AssertionError("no compact tensor was made")
         work = Projection(
-            *(core, request, self._codes, self._form, self.tensor.carrier),
+            *(core, self, self._codes, self._form, self.tensor.carrier),
             *(core.mover.unordered(), self.queue),
         )
         tiles = [(record.code, target) for record, _, target in batch.loads]
         # Those that were there are pinned, and are there still.
         tiles += [(r.code, r.primary) for r in self._ready if r.primary is not None]
         work.use(tiles, [])
+
+    def finish(self) -> Tensor:
+        """See ``Request``."""
+        return self.publish()
 
     def publish(self) -> Tensor:
         """Let the compact tensor be used; the second call does nothing more."""
@@ -111,19 +116,19 @@ class Arrival:
 
     def lend(self) -> None:
         """Let the thread that has waited use the compact tensor on its stream."""
-        self.request.core.mover.lend(self.publish().carrier)
+        self.core.mover.lend(self.publish().carrier)
 
     def abandon(self) -> None:
         """Give everything back after a failure."""
-        self.queue.close(self.request.error)
+        self.queue.close(self.error)
         self._let_go()
 
     def _let_go(self) -> None:
         try:
-            held = self._held.pop()
+            carrier = self._reading.pop()
         except IndexError:
             return
-        held.drop_read()
+        carrier.drop_read()
 
 
 def project_arriving(
@@ -145,25 +150,20 @@ def project_arriving(
         if carrier._slot_busy or carrier._writers or carrier._released:
             return None
         carrier._readers.append(None)
-    # The batch's part, and the gather.
-    request = Request(core, "project", parts=2)
-    entered = _enter(core, request, codes, slabs[0])
+    arrival = Arrival(carrier)
+    entered = _enter(core, arrival, codes, slabs[0])
     if entered is None:
         carrier.drop_read()
         return None
-    arrival = Arrival(carrier, request, *entered)
-    request.finish, request.abandon = arrival.publish, arrival.abandon
     try:
-        arrival.begin(codes, form, gather_node(carrier, tensor, selection))
+        arrival.load(entered, codes, form, gather_node(carrier, tensor, selection))
     except BaseException as error:
-        request.withdraw(error)
+        arrival.withdraw(error)
         raise
-    return AwaitProjection(request, arrival.queue, arrival.publish, arrival.lend)
+    return AwaitProjection(arrival, arrival.queue, arrival.publish, arrival.lend)
 
 
-def _enter(
-    core: Core, request: Request, codes: tuple[int, ...], slab: Slab
-) -> tuple[Batch, list[TileRecord]] | None:
+def _enter(core: Core, request: Request, codes: tuple[int, ...], slab: Slab) -> Entered | None:
     """Pin the tiles, count the request as begun, and enter the batch of those that are missing; and the others.
 
     None, with nothing changed, where a tile has no value, is claimed or moves, or room must be made by more than
@@ -172,25 +172,18 @@ def _enter(
     with core.lock:
         if core.released:
             return None
-        records = core.table.many(codes)
-        missing: list[TileRecord] = []
+        missing = records = core.table.many(codes)
         ready: list[TileRecord] = []
-        origin: Slab | None = None
-        for record in records:
-            if record.claim is not None or record.transit is not None or not record.valid:
+        # In one sweep each: a loop over records in Python takes as long as their copies do.
+        if list(map(_STATE, records)).count(_MISSING) < len(records):
+            ready, missing = _divided(records, slab)
+            if not missing:
                 return None
-            slot = record.primary
-            if slot is not None:
-                if slot.slab is not slab:
-                    return None
-                ready.append(record)
-                continue
-            slot = record.secondary
-            if slot is None or (origin is not None and slot.slab is not origin):
-                return None
-            origin = slot.slab
-            missing.append(record)
-        if not missing:
+        origins = list(map(_SECONDARY, missing))
+        if not all(origins):
+            # A zero is no copy.
+            return None
+        if len(origins) > 1 and list(map(_SLAB, origins)).count(origins[0].slab) < len(origins):
             return None
         request.pin_first(records)
         victims = _clean_victims(core, len(missing))
@@ -201,8 +194,24 @@ def _enter(
             core.table.touch(record)
         batch = new_batch(core, request, missing, victims)
         core.active[request] = None
-    core.stats.required(len(ready), len(missing), codes)
     return batch, ready
+
+
+def _divided(records: list[TileRecord], slab: Slab) -> tuple[list[TileRecord], list[TileRecord]]:
+    """Those on primary, and those that are missing: none, where one must be waited for or lies elsewhere."""
+    ready: list[TileRecord] = []
+    missing: list[TileRecord] = []
+    for record in records:
+        if record.claim is not None or record.transit is not None or not record.valid:
+            return [], []
+        slot = record.primary
+        if slot is None:
+            missing.append(record)
+        elif slot.slab is slab:
+            ready.append(record)
+        else:
+            return [], []
+    return ready, missing
 
 
 def _clean_victims(core: Core, count: int) -> list[TileRecord] | None:

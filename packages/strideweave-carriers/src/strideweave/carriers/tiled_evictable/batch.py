@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...movement.completion import Completion
-from ...movement.transfer import Run
 from .mover import Move
 from .slots import Slot
+from .strips import strips
 from .table import TileRecord
 
 if TYPE_CHECKING:
@@ -27,21 +27,6 @@ HEAD = 16 << 20
 
 Load = tuple[TileRecord, "Slot | None", Slot]
 """``(record, source, target)``: a tile moves from ``source`` (None: it is zero) to ``target`` on primary."""
-
-
-def straight_runs(loads: Sequence[Load], size: int) -> list[Run]:
-    """The copies of tiles of ``size`` bytes, none of them zero and all from one slab to one, neighbours joined."""
-    places = [(at, to) for _, (_, at), (_, to) in loads]  # type: ignore[misc] # none is zero
-    places.sort()
-    make, runs = tuple.__new__, []
-    first, goal = begin, into = places[0]
-    for at, to in places[1:]:
-        first, goal = first + 1, goal + 1
-        if at != first or to != goal:
-            runs.append(make(Run, (begin * size, into * size, (first - begin) * size)))
-            first, goal = begin, into = at, to
-    runs.append(make(Run, (begin * size, into * size, (first + 1 - begin) * size)))
-    return runs
 
 
 class Victim(NamedTuple):
@@ -84,20 +69,20 @@ class Batch:
             self.request.follow(parts, self._written)
 
     def start_straight(self) -> None:
-        """``start`` where all loads come from one carrier, and no victim is written back."""
-        core, request, loads = self.core, self.request, self.loads
-        runs = straight_runs(loads, core.tile_bytes)
-        _, source, target = loads[0]
-        core.stats.loading()
+        """``start`` where all loads come from one slab into one, and no victim is written back.
+
+        The caller has counted that a promotion begins.
+        """
+        core, request = self.core, self.request
+        _, sources, targets = zip(*self.loads, strict=True)
+        origins, at = zip(*sources, strict=True)
+        goals, to = zip(*targets, strict=True)
         # Before the copy: it may have arrived before this thread goes on.
         self._loading = request.submitted = True
         try:
             core.mover.carry(
-                source.slab.carrier,  # type: ignore[union-attr] # from one carrier, so none is zero
-                target.slab.carrier,
-                runs,
-                self._loaded,
-                request.completion,
+                *(origins[0], goals[0], strips(at, to), core.tile_bytes),
+                *(self._loaded, request.completion),
             )
         except BaseException:
             self._loading = request.submitted = False

@@ -17,6 +17,8 @@ from ...movement.transfer import Run, transfer_for
 from ..base import Carrier
 from ..torch_storage import outside_inference
 from .indices import index_tensor
+from .slots import Slab
+from .strips import Strips
 
 HERE = object()
 """The calling thread, where no stream is involved."""
@@ -140,13 +142,14 @@ class HostMover:
         return parts
 
     def carry(
-        self, source: Carrier, target: Carrier, runs: list[Run], ended: Ended, waited: Completion[Any]
+        self, source: Slab, target: Slab, moved: Strips, size: int, ended: Ended, waited: Completion[Any]
     ) -> None:
-        """Submit the runs as a copy that somebody waits for, and have ``ended`` called once they are in place.
+        """Submit tiles of ``size`` bytes as a copy that somebody waits for; ``ended`` is called once it has ended.
 
         A thread that waits for ``waited`` sees to it by itself. What this raises means that nothing was submitted.
         """
-        part = transfer_for(type(source), type(target)).submit(source, target, runs, DEMAND)
+        origin, goal = source.carrier, target.carrier
+        part = transfer_for(type(origin), type(goal)).submit(origin, goal, moved.runs(size), DEMAND)
         follow(part, ended, waited)
 
     def compute(self, job: Callable[[], None]) -> Completion[None]:

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from ... import seam
 from ...dtypes import DType
+from ...movement import driver
 from ...movement.captures import beside_captures
 from ...movement.completion import Completion
 from ...movement.cuda import OnDevice, straight_to_device
-from ...movement.cuda_carry import carry
 from ...movement.cuda_lanes import Lane, Marks, current_stream, lane, queued_on
+from ...movement.cuda_route import Route
 from ...movement.pool import BACKGROUND, DEMAND
 from ...movement.reaper import Reaper
+from ...movement.staging import SMALL
 from ...movement.transfer import Run, Transfer, transfer_for
 from ..base import Carrier
 from ..cpu import CPU
@@ -30,6 +32,8 @@ from .indices import index_tensor
 from .mover import CAPTURED, Ended, Move, failed, follow, grouped
 from .own_streams import own_stream
 from .prepared import UNORDERED, Prepared
+from .slots import Slab
+from .strips import Strips
 
 if TYPE_CHECKING:
     import torch
@@ -155,20 +159,33 @@ class CudaMover:
         return parts
 
     def carry(
-        self, source: Carrier, target: Carrier, runs: list[Run], ended: Ended, waited: Completion[Any]
+        self, source: Slab, target: Slab, moved: Strips, size: int, ended: Ended, waited: Completion[Any]
     ) -> None:
         """See ``HostMover.carry``: on the copy stream, and without a hop where the driver can copy right away."""
         import torch
 
-        straight = None
-        if type(target) is CUDA and torch._C._cuda_getDevice() == self.device:
-            straight = straight_to_device(source, runs)
-        if straight is not None:
-            carry(source, target, straight, lane(self.device, "h2d"), ended, waited)
-            return
-        transfer = transfer_for(type(source), type(target))
-        on = lane(self.device, _direction(source, target)).clear()
-        follow(self._submitted(transfer, source, target, runs, DEMAND, on), ended, waited)
+        origin, goal = source.carrier, target.carrier
+        if type(goal) is CUDA and torch._C._cuda_getDevice() == self.device:
+            if size >= SMALL and type(origin) is CPU and origin.is_pinned() and driver.is_there():
+                self._route(source, target, size).send(*moved, ended, waited)
+                return
+            straight = straight_to_device(origin, moved.runs(size))
+            if straight is not None:
+                self._route(source, target, size).send_runs(straight, ended, waited)
+                return
+        transfer = transfer_for(type(origin), type(goal))
+        on = lane(self.device, _direction(origin, goal)).clear()
+        follow(self._submitted(transfer, origin, goal, moved.runs(size), DEMAND, on), ended, waited)
+
+    def _route(self, source: Slab, target: Slab, size: int) -> Route:
+        origin, goal = source.carrier._flat, target.carrier._flat  # type: ignore[attr-defined] # in torch storage
+        found = target.route
+        if found is None or not found.leads(origin, goal):
+            found = Route(origin, goal, size, lane(self.device, "h2d"))
+            # A slab of one tile may go with it.
+            if source.tiles > 1:
+                target.route = found
+        return found
 
     def _submitted(
         self,

@@ -23,10 +23,18 @@ class Request:
 
     ``independent`` marks the caller's own promotions and evictions, which other work may not silently join.
     ``atomic`` keeps every batch uncommitted until all have arrived. ``keeps`` leaves the pins in place after
-    success, until ``close``. ``parts`` of the work have begun when it is made. At success ``mark`` changes the table,
-    under the lock and together with the commit of an atomic request's batches; then ``finish`` gives the result.
-    ``abandon`` runs at failure.
+    success, until ``close``. At success ``mark`` changes the table, under the lock and together with the commit of an
+    atomic request's batches; then ``finish`` gives the result. ``abandon`` runs at failure.
     """
+
+    what: str
+    # What nearly every request leaves as it is stands here, and is not set again with each.
+    independent = atomic = keeps = submitted = False
+    retained: frozenset[int] = frozenset()
+    trailing: tuple[int, ...] = ()
+    error: BaseException | None = None
+    holder: int | None = None
+    """The thread whose ``with`` block ends this request, where it is a hold."""
 
     def __init__(
         self,
@@ -36,31 +44,45 @@ class Request:
         independent: bool = False,
         atomic: bool = False,
         keeps: bool = False,
-        parts: int = 1,
-        mark: Callable[[], None] = lambda: None,
-        finish: Callable[[], Any] = lambda: None,
-        abandon: Callable[[], None] = lambda: None,
+        mark: Callable[[], None] | None = None,
+        finish: Callable[[], Any] | None = None,
+        abandon: Callable[[], None] | None = None,
     ) -> None:
-        self.core, self.what = core, what
+        self.what = what
         self.independent, self.atomic, self.keeps = independent, atomic, keeps
-        self.mark, self.finish, self.abandon = mark, finish, abandon
+        self.displaced: list[Any] = []
+        """Tiles of other carriers that made room."""
+        if mark is not None:
+            self.mark = mark
+        if finish is not None:
+            self.finish = finish
+        if abandon is not None:
+            self.abandon = abandon
+        self._start(core)
+
+    def _start(self, core: Core, parts: int = 1) -> None:
+        """Begin with nothing pinned, and ``parts`` of the work begun."""
+        self.core = core
+        self.cores: tuple[Core, ...] = (core,)
         self.completion: Completion[Any] = Completion()
         self.pinned: list[TileRecord] = []
         self.claimed: list[TileRecord] = []
         self.batches: list[Batch] = []
-        self.retained: frozenset[int] = frozenset()
-        self.trailing: tuple[int, ...] = ()
-        self.error: BaseException | None = None
-        self.submitted = False
-        self.holder: int | None = None
-        """The thread whose ``with`` block ends this request, where it is a hold."""
-        self.displaced: list[Any] = []
-        """Tiles of other carriers that made room."""
-        self.bring_back: Callable[[Callable[[], None]], None] = lambda then: then()
-        """At failure: undo what was done to tiles of other carriers, then call on."""
-        self.cores: tuple[Core, ...] = (core,)
         self._left = parts
         self._guard = _thread.allocate_lock()
+
+    def mark(self) -> None:
+        """Change the table at success; under the lock."""
+
+    def finish(self) -> Any:
+        """The result, at success."""
+
+    def abandon(self) -> None:
+        """Give back what was taken, at failure."""
+
+    def bring_back(self, then: Callable[[], None]) -> None:
+        """At failure: undo what was done to tiles of other carriers that made room, then call on."""
+        then()
 
     # --- under the core's lock ---------------------------------------------------------------------------
 

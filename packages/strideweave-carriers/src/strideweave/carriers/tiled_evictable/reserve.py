@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .core import Core
     from .request import Request
 
-_CODE = attrgetter("code")
+_CODE, _SECONDARY = attrgetter("code"), attrgetter("secondary")
 
 
 @dataclass(slots=True)
@@ -94,15 +94,16 @@ def _place(
 
 def new_batch(core: Core, request: Request, placed: list[TileRecord], victims: list[TileRecord]) -> Batch:
     """Enter the batch that loads ``placed`` and replaces ``victims``; under the lock, and there are slots enough."""
-    given = [Victim(v, _slot(v), core.backup_slot(v) if v.dirty else None) for v in victims]
-    slots = [v.slot for v in given]
-    slots += core.take_many(len(placed) - len(slots))
+    given: list[Victim] = []
+    if victims:
+        given = [Victim(v, _slot(v), core.backup_slot(v) if v.dirty else None) for v in victims]
+    slots = [*[v.slot for v in given], *core.take_many(len(placed) - len(given))]
     # Neighbours below move as one if they are neighbours above; when they were last used is another order.
     by_code = sorted(placed, key=_CODE)
     if by_code != placed:
         at = dict(zip(by_code, slots, strict=True))
         slots = [at[record] for record in placed]
-    batch = Batch(core, request, [(r, r.secondary, t) for r, t in zip(placed, slots, strict=True)], given)
+    batch = Batch(core, request, list(zip(placed, map(_SECONDARY, placed), slots, strict=True)), given)
     core.table.disturb()
     for record in placed:
         record.transit = batch

@@ -15,7 +15,7 @@ from ..base import Carrier
 class Slab:
     """A carrier that holds ``tiles`` tiles one after another."""
 
-    __slots__ = ("carrier", "rows", "tiles", "wide")
+    __slots__ = ("carrier", "route", "rows", "tiles", "wide")
 
     def __init__(self, carrier: Carrier, tiles: int) -> None:
         self.carrier, self.tiles = carrier, tiles
@@ -23,6 +23,8 @@ class Slab:
         """The slab as bits, one row per tile, once asked for."""
         self.wide: Any = None
         """The same as the widest words."""
+        self.route: Any = None
+        """The way that tiles came here last, where a device copies them by itself."""
 
 
 class Slot(NamedTuple):

@@ -85,6 +85,19 @@ class Recorder:
             for name, amount in amounts.items():
                 self.counts[name] += amount
 
+    def arriving(self, hits: int, misses: int, codes: Sequence[int]) -> None:
+        """``required``, and for the misses ``loading``."""
+        with self._lock:
+            counts = self.counts
+            counts["requests"] += 1
+            counts["hits"] += hits
+            counts["misses"] += misses
+            if self._unread:
+                self._unread.difference_update(codes)
+            if not self._loading:
+                self._since = self.clock()
+            self._loading += 1
+
     def loading(self) -> None:
         """A promotion begins to move bytes; ``loaded`` follows, however it ends."""
         with self._lock:

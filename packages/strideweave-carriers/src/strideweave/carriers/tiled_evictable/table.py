@@ -186,10 +186,12 @@ class TileTable:
             return TileRecord(code, True, False, None, Slot(self.home, code))  # type: ignore[arg-type] # likewise
         return TileRecord(code, self.initial == "zero", False, None, None)
 
-    def many(self, codes: Iterable[int]) -> list[TileRecord]:
+    def many(self, codes: Sequence[int]) -> list[TileRecord]:
         """The records of ``codes``, kept from now on."""
-        get = self._records.get
-        return [get(code) or self[code] for code in codes]
+        found = list(map(self._records.get, codes))
+        if all(found):
+            return found  # type: ignore[return-value] # none is None
+        return [record or self[code] for record, code in zip(found, codes, strict=True)]
 
     def peek(self, code: int) -> TileRecord:
         """The record, without keeping one that did not exist."""

@@ -1,0 +1,161 @@
+"""Copies to a device that somebody waits for, from the call that wants them: one call of the driver and one event.
+
+What lies between that call and the copy is Python on the caller's thread, with caches that other work has filled, so
+nothing is looked up that stays the same from copy to copy, and nothing is made that only the end of the copy needs.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import seam
+from . import driver
+from .captures import leave_captures, pass_captures
+from .completion import Completion
+from .cuda_lanes import Lane, Marks
+from .interrupts import interrupts_deferred
+from .reaper import Reaper, Settle, Watch
+from .transfer import Run
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Route:
+    """The way for equal pieces of ``nbytes`` from ``origin``, which is page-locked, to ``goal`` on a lane's device.
+
+    It keeps both alive. Pieces are counted from the beginning of either. Safe from any thread.
+    """
+
+    __slots__ = ("_begins", "_ends", "_goal", "_lane", "_nbytes", "_origin")
+
+    def __init__(self, origin: torch.Tensor, goal: torch.Tensor, nbytes: int, lane: Lane) -> None:
+        self._origin, self._goal, self._nbytes, self._lane = origin, goal, nbytes, lane
+        # The address of piece k is the k-th of these: indexing a range costs less than a product in Python.
+        self._begins, self._ends = (_every(flat, nbytes).__getitem__ for flat in (origin, goal))
+
+    def leads(self, origin: torch.Tensor, goal: torch.Tensor) -> bool:
+        """Whether it is the way from ``origin`` to ``goal``."""
+        return origin is self._origin and goal is self._goal
+
+    def send(
+        self,
+        sources: Sequence[int],
+        targets: Sequence[int],
+        lengths: Sequence[int] | None,
+        ended: Settle,
+        waited: Completion[Any],
+    ) -> None:
+        """Queue copies of ``lengths`` pieces (None: one each) from places ``sources`` to ``targets``.
+
+        The lane's device is torch's current one, and its driver is there. ``ended`` is called once they are in place,
+        or with what went wrong; a thread that waits for ``waited`` sees to it.
+        What is raised means that nothing is under way.
+        """
+        queue = self._one_by_one if len(sources) < driver.BATCH else self._together
+        self._send(queue, len(sources), (sources, targets, lengths), ended, waited)
+
+    def send_runs(self, runs: Sequence[Run], ended: Settle, waited: Completion[Any]) -> None:
+        """``send`` for copies that are given in bytes."""
+        self._send(self._as_given, len(runs), (runs,), ended, waited)
+
+    def _send(
+        self,
+        queue: Callable[..., None],
+        count: int,
+        copies: tuple[Any, ...],
+        ended: Settle,
+        waited: Completion[Any],
+    ) -> None:
+        if seam.hook is not None:
+            seam.enter("submit")
+            seam.enter_each("copy", count)
+        on = self._lane
+        calls = driver.bound(on.device)
+        before = pass_captures()
+        try:
+            stream = on.clear()
+            try:
+                queue(calls, *copies)
+                event = on.marks.take_bound(calls)  # type: ignore[arg-type] # the driver is there
+            except BaseException:
+                # Some may be queued already; their memory may be given back afterwards.
+                stream.synchronize()
+                raise
+        finally:
+            leave_captures(before)
+        # Waking the reaper takes as long as a copy: it looks by itself in a while, and who waits sees to it.
+        watch = Sent(on.reaper, event, ended, not waited.urgent, on.marks, (self._origin, self._goal))
+        on.reaper.add(watch)
+        waited.assist(watch)
+
+    def _as_given(self, calls: driver.Calls, runs: Sequence[Run]) -> None:
+        driver.copy_runs(self._goal.data_ptr(), self._origin.data_ptr(), runs, self._lane.stream)
+
+    def _one_by_one(
+        self,
+        calls: driver.Calls,
+        sources: Sequence[int],
+        targets: Sequence[int],
+        lengths: Sequence[int] | None,
+    ) -> None:
+        nbytes, handle = self._nbytes, self._lane.handle
+        for k, at in enumerate(sources):
+            size = nbytes if lengths is None else nbytes * lengths[k]
+            status = calls.queue(self._ends(targets[k]), self._begins(at), size, handle)
+            if status:
+                driver.refuse(status, f"copy of {size} bytes")
+
+    def _together(
+        self,
+        calls: driver.Calls,
+        sources: Sequence[int],
+        targets: Sequence[int],
+        lengths: Sequence[int] | None,
+    ) -> None:
+        together = calls.copy_batch
+        if together is None:
+            self._one_by_one(calls, sources, targets, lengths)
+            return
+        count, nbytes = len(sources), self._nbytes
+        words = array("Q", map(self._ends, targets))
+        words.extend(map(self._begins, sources))
+        words.extend([nbytes] * count if lengths is None else [nbytes * n for n in lengths])
+        at, _ = words.buffer_info()
+        status = together(at, at + 8 * count, at + 16 * count, count, self._lane.handle)
+        if status:
+            driver.refuse(status, f"copy of {count} runs")
+
+
+class Sent(Watch):
+    """Copies that were sent: their memory and their event, until what follows them has been done."""
+
+    __slots__ = ("_keep", "_marks")
+
+    def __init__(
+        self, reaper: Reaper, event: Any, settle: Settle, lazy: bool, marks: Marks, keep: object
+    ) -> None:
+        # Not through the class above: one call less.
+        self._reaper, self.event, self.lazy = reaper, event, lazy
+        self._todo, self._waiting = [settle], []
+        self._marks, self._keep = marks, keep
+
+    def settle(self, error: BaseException | None) -> None:
+        """See ``Watch.settle``."""
+        with interrupts_deferred():
+            try:
+                # Of two threads one finds it gone.
+                follow = self._todo.pop()
+            except IndexError:
+                return
+            follow(error)
+            self._keep = None
+            self._marks.give(self.event)
+
+
+def _every(flat: torch.Tensor, nbytes: int) -> range:
+    """The addresses of every piece of ``nbytes``."""
+    begin, whole = flat.data_ptr(), flat.numel() * flat.element_size()
+    return range(begin, begin + whole, nbytes)
