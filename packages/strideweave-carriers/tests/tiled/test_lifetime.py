@@ -138,33 +138,63 @@ def test_inference_mode_does_not_stick(tiled):
     assert compact.carrier.get_value(0) == 5.0
 
 
+class CollectingLock:
+    """A lock that collects garbage whenever it is taken; ``found`` counts the unreachable objects."""
+
+    def __init__(self):
+        self._lock, self.found = threading.Lock(), 0
+
+    def acquire(self, *how):
+        taken = self._lock.acquire(*how)
+        if taken:
+            self.found += gc.collect()
+        return taken
+
+    def release(self):
+        self._lock.release()
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, *_):
+        self.release()
+
+
 @pytest.mark.spec("A102")
 def test_collections_inside_the_lock_do_not_deadlock(experts):
+    """What is collected there are handles on this carrier's own requests, and storage of each kind that is given back."""
     carrier = experts.carrier
-    original = type(carrier._core.table).place
-
-    def collecting(self, record, slot):
-        gc.collect()
-        original(self, record, slot)
-
+    core = carrier._core
+    lock = core.lock = CollectingLock()
+    core.idle = threading.Condition(lock)
     # What earlier tests left behind is not what is collected here: a full heap takes seconds a collection.
     gc.freeze()
-    type(carrier._core.table).place = collecting
     try:
         done = threading.Event()
 
         def work():
             for k in range(20):
-                carrier.project(experts.tensor, choose(k % 4))
+                dropped = [
+                    carrier.project(experts.tensor, choose(k % 4)),
+                    carrier.promote_async(tiles((k + 1) % 4)),
+                ]
+                dropped += [
+                    sw.FileBacked(None, 4),
+                    sw.ones(3),
+                    carrier.hold(tiles(2)),
+                    TiledEvictable(sw.CPU(0), sw.CPU(4), (2,), (2,)),
+                ]
+                dropped.append(dropped)
+                del dropped
                 carrier.wait_idle()
-                carrier.evict(tiles(k % 4))
+                carrier.evict(tiles(*range(4)))
             done.set()
 
         threading.Thread(target=work, daemon=True).start()
         assert done.wait(60)
     finally:
-        type(carrier._core.table).place = original
         gc.unfreeze()
+    assert lock.found >= 20 * 6
 
 
 @pytest.mark.spec("D10")
