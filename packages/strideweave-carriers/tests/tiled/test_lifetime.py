@@ -162,7 +162,7 @@ class CollectingLock:
 
 @pytest.mark.spec("A102")
 def test_collections_inside_the_lock_do_not_deadlock(experts):
-    """What is collected there are handles on this carrier's own requests, and storage of each kind that is given back."""
+    """What is collected there: handles on this carrier's own requests, and storage of each kind."""
     carrier = experts.carrier
     core = carrier._core
     lock = core.lock = CollectingLock()

@@ -161,6 +161,27 @@ def test_released_and_owned_tiers_are_refused():
         TiledEvictable(sw.CPU(0), taken, (2,), (2,))
 
 
+@pytest.mark.parametrize("initial", ["primary", "secondary"])
+@pytest.mark.parametrize("name", ["primary", "overlay"])
+def test_tiers_that_tiles_are_written_to_must_be_mutable(name, initial, tmp_path):
+    path = tmp_path / "values"
+    path.write_bytes(bytes(16))
+    tiers = {"primary": sw.CPU(0), "secondary": sw.FileBacked(path, mutable=False), "overlay": sw.CPU(0)}
+    tiers[name] = sw.CPU(4, mutable=False)
+    options = {"initial": initial if name == "primary" else None, "overlay": tiers["overlay"]}
+    with pytest.raises(RuntimeError, match=f"TiledEvictable {name}: the CPU is immutable"):
+        TiledEvictable(tiers["primary"], tiers["secondary"], (2,), (2,), **options)
+    assert not any(tier.is_owned() for tier in tiers.values())
+    # A prototype is never written itself.
+    tiers[name] = sw.CPU(0, mutable=False)
+    carrier = TiledEvictable(
+        tiers["primary"], tiers["secondary"], (2,), (2,), overlay=tiers["overlay"], primary_capacity=1
+    )
+    carrier.set_value(0, 5.0)
+    carrier.set_value(3, 6.0)
+    assert [carrier.get_value(i) for i in range(4)] == [5.0, 0.0, 0.0, 6.0] and path.read_bytes() == bytes(16)
+
+
 @pytest.mark.parametrize(
     ("options", "kind"),
     [

@@ -50,7 +50,7 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
     Raises:
         TypeError: a tier is no carrier, depends on others, is given twice or is of another element type; the
             primary does not compute; ``residency_policy`` has no ``plan``.
-        RuntimeError: a tier is released or owned.
+        RuntimeError: a tier is released or owned, or the slots of the primary or the overlay are immutable.
         ValueError: a tier of another size, bad shapes, ``initial`` or ``primary_capacity``.
     """
 
@@ -316,7 +316,7 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
 
     def set_value(self, i: int, v: Scalar) -> None:
         """Write slot ``i``: its tile is promoted and becomes dirty. Refused while requests use this carrier."""
-        self.require_live("set_value")
+        self._ready("set_value")
         index = self._slot(i)
         data = self._dtype.pack(self._dtype.check(v))
         write_bytes(self, index * len(data), data)

@@ -50,12 +50,20 @@ def check_types(primary: object, secondary: object, overlay: object, policy: obj
 
 
 def check_free(tiers: Sequence[tuple[str, Carrier]]) -> None:
-    """Raise RuntimeError for a tier that is released or owned, or for two that share storage."""
+    """Raise RuntimeError for a tier that is released or owned, or cannot be written where tiles are; or for two that
+    share storage.
+    """
     for name, tier in tiers:
         tier.require_live(f"TiledEvictable {name}")
         if tier.is_owned():
             raise RuntimeError(
                 f"TiledEvictable {name}: the {type(tier).__name__} is owned by another carrier; pass a free one"
+            )
+        # Tiles that arrive, or are written back, are written there. An empty tier is only a prototype.
+        if name != "secondary" and tier.size() and not tier.is_mutable():
+            raise RuntimeError(
+                f"TiledEvictable {name}: the {type(tier).__name__} is immutable and tiles are written there; pass a "
+                "mutable one, or supply the values on the secondary tier"
             )
     for (first, one), (second, other) in combinations(tiers, 2):
         if one.shares_storage(other):
@@ -190,7 +198,7 @@ def _lower_pool(
 def like(core: Core, initial: Initial) -> Core:
     """A fresh core of the same geometry, type, tier classes and capacity, without values of its own.
 
-    A read-only secondary is replaced by a writable one: the overlay's class, or host memory.
+    Instead of a read-only secondary it has storage of its own, of the overlay's class or else of the secondary's.
     """
     upper = SlotPool(core.primary.prototype, core.primary.limit)
     lower = SlotPool(_writable_prototype(core), core.geometry.tile_count)
