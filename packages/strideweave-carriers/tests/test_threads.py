@@ -164,12 +164,24 @@ def test_a_failing_callback_ends_neither_the_worker_nor_the_others(monkeypatch):
     from strideweave.movement.completion import Completion
 
     seen, reported = [], []
-    monkeypatch.setattr(sys, "unraisablehook", lambda hook: reported.append(hook.exc_value))
+    monkeypatch.setattr(threading, "excepthook", lambda hook: reported.append(hook.exc_value))
     completion = Completion()
     completion.add_callback(lambda: 1 / 0)
     completion.add_callback(lambda: seen.append(1))
     completion.resolve(None)
     assert seen == [1] and isinstance(reported[0], ZeroDivisionError)
+
+
+def test_the_interpreters_own_report_of_a_failing_callback_ends_nothing():
+    code = (
+        "from strideweave.movement.completion import Completion\n"
+        "c = Completion()\n"
+        "c.add_callback(lambda: 1 / 0)\n"
+        "c.add_callback(lambda: print('went on'))\n"
+        "c.resolve(None)\n"
+    )
+    done = run(code)
+    assert done.stdout == "went on\n" and "ZeroDivisionError" in done.stderr and not done.returncode
 
 
 def test_a_system_without_more_threads_still_copies(monkeypatch):

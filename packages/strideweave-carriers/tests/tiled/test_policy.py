@@ -386,3 +386,14 @@ def test_stats_and_pictures(tiled):
     trace = json.loads(made.carrier.chrome_trace())
     assert sorted(e["tid"] for e in trace["traceEvents"]) == [0, 1, 2]
     assert all(e["ph"] == "X" and e["dur"] >= 0 for e in trace["traceEvents"])
+
+
+@pytest.mark.parametrize("home", ["primary", "secondary"])
+def test_a_policy_may_give_up_any_number_of_tiles_after_one_request(home):
+    # Clean tiles leave at once, each from within the end of the one before; dirty ones are written back by workers.
+    grid = 600
+    tiers = {name: sw.CPU(grid if name == home else 0) for name in ("primary", "secondary")}
+    carrier = sw.TiledEvictable(*tiers.values(), (grid,), (1,), residency_policy=LRU(10))
+    carrier.project(carrier.full_tensor(), TileSelection([range(grid)])).wait()
+    carrier.wait_idle()
+    assert carrier.primary_tiles == TileSet((k,) for k in range(grid - 10, grid))

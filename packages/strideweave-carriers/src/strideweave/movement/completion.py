@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import _thread
-import sys
 import threading
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Generic, Protocol, TypeVar
 
 from .. import forks
@@ -170,14 +168,10 @@ def call(callback: Callable[[], None]) -> None:
     try:
         callback()
     except BaseException as error:
-        hook = SimpleNamespace(
-            exc_type=type(error),
-            exc_value=error,
-            exc_traceback=error.__traceback__,
-            err_msg="ignored in a completion callback",
-            object=callback,
+        # As of a thread that ended; the interpreter's hook for unraisable errors takes objects of its own only.
+        threading.excepthook(
+            threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
         )
-        sys.unraisablehook(hook)  # type: ignore[arg-type] # the documented fields are all there
 
 
 class AwaitResult(Generic[T]):

@@ -61,6 +61,8 @@ class Core:
         self.idle = threading.Condition(self.lock)
         self.active: dict[Request, None] = {}
         self.deferred: dict[Eviction, None] = {}
+        self._again: dict[int, bool] = {}
+        """Threads that start deferred evictions, and whether some ended meanwhile."""
         self.stats = Recorder()
         self.mover: Any = tensors.mover_for(primary.prototype)
         self.budget: DeviceBudget | None = None
@@ -85,6 +87,7 @@ class Core:
         if self.budget is not None:
             self.budget.lock = self.lock
         self.stats.renew_in_child()
+        self._again = {}
         if half or self.active or self.deferred or not self.primary.prototype.host:
             self.orphaned = True
 
@@ -184,10 +187,23 @@ class Core:
             self.idle.notify_all()
 
     def poke(self) -> None:
-        """Start deferred evictions that nothing stands in the way of any more."""
-        if self.deferred:
-            for eviction in tuple(self.deferred):
-                eviction.try_start()
+        """Start deferred evictions that nothing stands in the way of any more.
+
+        One that ends at once calls this again; then the outer call goes round once more, at the depth of one.
+        """
+        me = threading.get_ident()
+        if me in self._again:
+            self._again[me] = True
+            return
+        try:
+            self._again[me] = bool(self.deferred)
+            while self._again[me]:
+                self._again[me] = False
+                for eviction in tuple(self.deferred):
+                    if not eviction.started:
+                        eviction.try_start()
+        finally:
+            self._again.pop(me, None)
 
     def start_trailing(self, request: Request, codes: tuple[int, ...]) -> Callable[[], None]:
         """Enter the evictions that a policy wants after ``request``; the result starts them."""

@@ -30,7 +30,8 @@ class Eviction:
         self.yields = False
         self.completion: Completion[Any] = Completion()
         self.arrived: Completion[None] = Completion()
-        self._started = False
+        self.started = False
+        """Whether its tiles are on the way; it may be reset, so without the lock this is a hint."""
         self._victims: list[Victim] = []
 
     @classmethod
@@ -81,7 +82,7 @@ class Eviction:
     def _give_up(self) -> bool:
         """Leave the queue, if nobody began or ended this in the meantime."""
         with self.core.lock:
-            idle = not self._started and self in self.core.deferred
+            idle = not self.started and self in self.core.deferred
             if idle:
                 del self.core.deferred[self]
             return idle
@@ -90,7 +91,7 @@ class Eviction:
         core = self.core
         while True:
             with core.lock:
-                if self._started or self not in core.deferred:
+                if self.started or self not in core.deferred:
                     return False
                 core.table.enter_pins()
                 records = [core.table[c] for c in self.codes if self._concerns(core.table.peek(c))]
@@ -111,7 +112,7 @@ class Eviction:
         return record.needed() or record.transit is not None or record.claim not in (None, self)
 
     def _take(self, records: list[TileRecord]) -> None:
-        self._started = True
+        self.started = True
         self.core.table.disturb()
         for record in records:
             assert record.primary is not None
@@ -163,7 +164,7 @@ class Eviction:
                 if victim.backup is not None:
                     record.secondary, record.dirty = victim.backup, False
             if self.passive and any(v.record.needed() or v.record.claim for v in self._victims):
-                self._started, self._victims = False, []
+                self.started, self._victims = False, []
                 return False
             for victim in reversed(self._victims):
                 core.give_primary(core.table.displace(victim.record))
