@@ -14,9 +14,11 @@ class ForkedProcessError(RuntimeError):
 
 
 def no_tensor(subject: str, value: object, wanted: str = "a Tensor") -> TypeError:
-    """The error for ``value`` where a Tensor of this package is wanted; torch's class has the same name."""
+    """The error for ``value`` where a Tensor is wanted: for a handle on one, or torch's class of the same name, too."""
     kind = type(value)
     library = kind.__module__.partition(".")[0]
+    if library == "strideweave" and hasattr(value, "wait"):
+        return TypeError(f"{subject}: got a pending {kind.__name__}; call wait() and pass its Tensor")
     if library not in ("torch", "numpy"):
         return TypeError(f"{subject}: expected {wanted}, got {kind.__name__}")
     way = "pass a Python number" if isinstance(value, Number) else f"wrap it with from_{library}"

@@ -9,6 +9,7 @@ from expert_tiles import DIRTY, SECONDARY, choose, states, tiles
 import strideweave as sw
 from strideweave.carriers.tiled_evictable import (
     TiledEvictable,
+    TileSelection,
     TileSet,
 )
 from strideweave.testing import fail_at, sweep
@@ -90,3 +91,34 @@ def test_a_read_only_secondary_needs_an_overlay(tiled, tmp_path):
             assert carrier.tile_state((0,)) == SECONDARY
         assert [carrier.get_value(i) for i in range(4)] == [9.0, 1.0, 2.0, 3.0]
     assert path.read_bytes() == torch.arange(4.0).numpy().tobytes()
+
+
+@pytest.mark.spec("SCT.fresh", "GRD.scatter_add")
+@pytest.mark.parametrize("overlay", [False, True])
+def test_scatters_and_gradients_over_a_file_have_storage_of_their_own(tmp_path, overlay):
+    """With one place on primary both spill. Oracle: the values, and the bytes of every file before."""
+    values = torch.arange(8.0)
+    path, scratch = tmp_path / "weights", tmp_path / "scratch"
+    path.write_bytes(values.numpy().tobytes())
+    scratch.write_bytes(bytes(32))
+    below = sw.FileBacked(scratch) if overlay else None
+    carrier = TiledEvictable(
+        *(sw.CPU(0), sw.FileBacked(path, mutable=False), (4,), (2,)), overlay=below, primary_capacity=1
+    )
+    tensor, every = carrier.full_tensor(), TileSelection([range(4)])
+    compact = carrier.project(tensor, every).wait()
+    sw.mul(compact, 3.0).backward(sw.ones(8))
+    scattered = carrier.scatter(sw.ones(8), tensor, every, "add").wait()
+    for result, wanted in ((tensor.grad, torch.full((8,), 3.0)), (scattered, values + 1)):
+        fresh = result.carrier
+        assert fresh.secondary_class is sw.FileBacked and len(fresh.secondary_tiles) >= 3
+        assert not any(s.carrier is below for s in fresh._core.secondary.slabs)
+        found = fresh.project(result, every).wait()
+        assert torch.equal(sw.to_torch(found), wanted)
+        fresh.update(every_of(1), sw.zeros(2)).wait()
+        fresh.evict(fresh.primary_tiles)
+    assert path.read_bytes() == values.numpy().tobytes() and scratch.read_bytes() == bytes(32)
+
+
+def every_of(*codes):
+    return TileSelection([codes])

@@ -13,7 +13,6 @@ from ..carriers.base import Carrier
 from ..carriers.definition import definition_of
 from ..errors import UnsupportedOperationPlan, no_tensor
 from ..layout import Layout
-from ..movement.completion import AwaitResult
 from ..tensor import Tensor, attach, detached
 from .kernels import family_of
 from .operation import Attributes, Operand, Operation, operation_named, operation_names
@@ -56,10 +55,6 @@ def tensor_operands(operation: Operation, operands: Sequence[Operand]) -> list[T
         TypeError: an operand that is neither a Tensor nor a number where one is allowed, or no Tensor at all.
     """
     for operand in operands:
-        if isinstance(operand, AwaitResult):
-            raise TypeError(
-                f"{operation.name}: got a pending {type(operand).__name__}; call wait() and pass its Tensor"
-            )
         if not isinstance(operand, Tensor) and not (
             operation.scalars and isinstance(operand, (bool, int, float))
         ):

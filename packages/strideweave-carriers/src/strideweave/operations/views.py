@@ -16,7 +16,6 @@ from ..autograd.node import Node
 from ..carriers.definition import definition_of
 from ..errors import UnsupportedOperationPlan, no_tensor
 from ..layout import Layout
-from ..movement.completion import AwaitResult
 from ..shape import Shape
 from ..tensor import Tensor, attach, detached
 from .cast import copy
@@ -26,8 +25,6 @@ from .unbroadcast import sum_to
 
 
 def _source(name: str, tensor: Tensor) -> None:
-    if isinstance(tensor, AwaitResult):
-        raise TypeError(f"{name}: got a pending {type(tensor).__name__}; call wait() and pass its Tensor")
     if not isinstance(tensor, Tensor):
         raise no_tensor(name, tensor)
     tensor.carrier.require_live(name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...autograd.mode import is_grad_enabled
 from ...autograd.node import Node
 from ...errors import no_tensor
-from ...movement.completion import AwaitMove, AwaitResult
+from ...movement.completion import AwaitMove
 from ...tensor import Tensor, attach, detached
 from .construction import like
 from .core import Core
@@ -31,10 +31,6 @@ ARITHMETIC = ("Float32", "Float16", "BFloat16", "Int32", "Int64", "Int8", "UInt8
 
 
 def _check_compact(carrier: TiledEvictable, compact: object, verb: str) -> Tensor:
-    if isinstance(compact, AwaitResult):
-        raise TypeError(
-            f"{verb} compact: got a pending {type(compact).__name__}; call wait() and pass its Tensor"
-        )
     if not isinstance(compact, Tensor):
         raise no_tensor(f"{verb} compact", compact)
     wanted = carrier.primary_class
