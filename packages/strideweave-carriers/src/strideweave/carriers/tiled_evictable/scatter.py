@@ -51,7 +51,9 @@ class Scatter:
         """Allocate, then submit everything. ``owner`` is the template's core, for what its policy promotes."""
         self._allocate()
         if promote:
-            acquire(owner, self.request, promote, set(promote), lambda ready, direct: None)
+            # All that the request has pinned, so that tiles it only covers give way to those that are promoted.
+            covered = tuple(dict.fromkeys((*self.codes, *promote)))
+            acquire(owner, self.request, covered, set(promote), lambda ready, direct: None, cache=False)
         self._group(self._placed, None)
         self.target.mover.seal(self.prepared)
         if self._spilled:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...tensor import Tensor
 from .acquire import acquire
 from .carrier import TiledEvictable
+from .core import Core
 from .plan import Purpose
 from .request import Request
 from .requests import ask_policy, check_conflicts, check_readable, enter, submit
@@ -62,8 +63,8 @@ def session(
             core = carrier._core
             request = Request(core, verb, keeps=True)
             promote = enter(core, request, codes, plan, verb)
-            wanted = codes if carrier in moved else ()
-            submit(request, lambda c=core, r=request, w=wanted, p=promote: _acquire(c, r, w, p))
+            reads = carrier in moved
+            submit(request, lambda c=core, r=request, w=codes, p=promote, m=reads: _acquire(c, r, w, p, m))
             # A failed request has retired by itself; a successful one is closed at the end of the block.
             request.completion.result()
             stack.callback(request.close)
@@ -71,6 +72,9 @@ def session(
         yield
 
 
-def _acquire(core, request: Request, codes: tuple[int, ...], promote: tuple[int, ...]) -> None:
-    # Either every tile is wanted, which are those that are promoted too, or none.
-    acquire(core, request, codes or promote, set(promote), lambda ready, direct: None)
+def _acquire(
+    core: Core, request: Request, codes: tuple[int, ...], promote: tuple[int, ...], reads: bool
+) -> None:
+    # Every tile is pinned and named, so that others give way to those that are promoted.
+    if reads or promote:
+        acquire(core, request, codes, set(promote), lambda ready, direct: None, cache=reads)
