@@ -181,23 +181,11 @@ class Immediate:
     def __init__(self):
         self.pending = []
 
-    def watch(self, event, settle, lazy):
-        self.pending.append((event, settle))
-        return Helper()
+    def add(self, watch):
+        self.pending.append(watch)
 
     def run(self):
-        for event, settle in self.pending:
-            event.synchronize()
-            settle(None)
+        for watch in self.pending:
+            watch.event.synchronize()
+            watch.settle(None)
         self.pending.clear()
-
-
-class Helper:
-    def help(self):
-        """Nothing to help with."""
-
-    def look(self):
-        """Nothing to look at."""
-
-    def hurry(self):
-        """Nothing to hurry."""

@@ -200,3 +200,13 @@ def test_from_tensor_refuses_what_names_no_tile():
             TileSelection.from_tensor(bad, (4,))
     with pytest.raises(ValueError, match="axis"):
         TileSelection.from_tensor(torch.tensor([1]), (4,), axis=1)
+    for axis in (True, "0", None, 0.0):
+        with pytest.raises(TypeError, match="from_tensor axis"):
+            TileSelection.from_tensor(torch.tensor([1]), (4,), axis=axis)
+    for grid in ((), (-3,), (4, 0)):
+        with pytest.raises(ValueError, match="from_tensor grid_shape"):
+            TileSelection.from_tensor(torch.tensor([1]), grid)
+    strange = torch.empty(2, dtype=torch.int64, device="meta"), torch.tensor([0, 3]).to_sparse()
+    for ids in strange:
+        with pytest.raises(TypeError, match="from_tensor"):
+            TileSelection.from_tensor(ids, (4,))

@@ -44,18 +44,18 @@ class Carrier(ABC):
     dependent = False
     """Whether values live in other carriers that this one owns."""
 
+    # How every carrier begins; one is made with every projection.
+    _turns: threading.Condition | None = None
+    _slot_busy = _stranded = _released = False
+    _owner: str | None = None
+    _version = 0
+
     def __init__(self, dtype: DType, mutable: bool) -> None:
         self._dtype = dtype if type(dtype) is DType else as_dtype(dtype)
         self._mutable = mutable if mutable is True else as_flag(mutable, "mutable")
         self._lock = _thread.RLock()
-        self._turns: threading.Condition | None = None
-        self._slot_busy = False
         self.serial = next(_serials)
         self._born = forks.generation
-        self._stranded = False
-        self._owner: str | None = None
-        self._released = False
-        self._version = 0
         # Lists, since taking one off is atomic: whoever ends a hold needs no lock. Holds begin under it.
         self._readers: list[None] = []
         self._writers: list[None] = []

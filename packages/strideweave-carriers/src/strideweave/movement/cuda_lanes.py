@@ -12,8 +12,9 @@ from .bursts import Turn
 from .completion import Completion
 from .convoy import FULL, LONGEST, Convoy
 from .flight import Flight
+from .interrupts import interrupts_deferred
 from .pool import DEMAND
-from .reaper import Reaper, Settle
+from .reaper import Reaper, Settle, Watch
 
 if TYPE_CHECKING:
     import torch
@@ -118,6 +119,49 @@ class Marks:
             self._free.append(event)
 
 
+class Marked(Watch):
+    """A watch of an event of ``marks``, which goes back there; ``keep`` lives until what follows has been done."""
+
+    __slots__ = ("_keep", "_marks")
+
+    def __init__(
+        self, reaper: Reaper, event: Any, settle: Settle, lazy: bool, marks: Marks, keep: object
+    ) -> None:
+        # Not through the class above: one of these is made with every request.
+        self._reaper, self.event, self.lazy = reaper, event, lazy
+        self._todo, self._waiting = [settle], []
+        self._marks, self._keep = marks, keep
+
+    def settle(self, error: BaseException | None) -> None:
+        """See ``Watch.settle``."""
+        with interrupts_deferred():
+            try:
+                # Of two threads one finds it gone.
+                follow = self._todo.pop()
+            except IndexError:
+                return
+            try:
+                follow(error)
+            finally:
+                self._keep = None
+                self._marks.give(self.event)
+
+
+def follow(
+    reaper: Reaper,
+    marks: Marks,
+    event: Any,
+    settle: Settle,
+    waited: Completion[Any],
+    lazy: bool = False,
+    keep: object = None,
+) -> None:
+    """Call ``settle`` once ``event``, which was taken from ``marks``, has passed; who waits for ``waited`` helps."""
+    watch = Marked(reaper, event, settle, lazy, marks, keep)
+    reaper.add(watch)
+    waited.assist(watch)
+
+
 class Lane:
     """One device and direction: its stream, its reaper and its ring of page-locked buffers."""
 
@@ -187,23 +231,18 @@ class Lane:
     def finish(self, completion: Completion[None], keep: object) -> None:
         """Settle ``completion`` after everything queued on the stream so far; ``keep`` lives until then."""
 
-        def settle(error: BaseException | None, keep: object = keep) -> None:
+        def settle(error: BaseException | None) -> None:
             if error is None:
                 completion.resolve(None)
             else:
                 completion.reject(error)
 
-        self.follow(completion, settle)
+        self.follow(completion, settle, keep)
 
-    def follow(self, completion: Completion[Any], settle: Settle) -> None:
+    def follow(self, completion: Completion[Any], settle: Settle, keep: object = None) -> None:
         """Call ``settle`` after everything queued on the stream so far; who waits for ``completion`` helps."""
         event = self.marks.take()
-
-        def passed(error: BaseException | None) -> None:
-            settle(error)
-            self.marks.give(event)
-
-        completion.assist(self.reaper.watch(event, passed, not completion.urgent))
+        follow(self.reaper, self.marks, event, settle, completion, not completion.urgent, keep)
 
 
 _lanes: dict[tuple[int, str, int], Lane] = {}

@@ -14,9 +14,8 @@ from .. import seam
 from . import driver
 from .captures import leave_captures, pass_captures
 from .completion import Completion
-from .cuda_lanes import Lane, Marks
-from .interrupts import interrupts_deferred
-from .reaper import Reaper, Settle, Watch
+from .cuda_lanes import Lane, follow
+from .reaper import Settle
 from .transfer import Run
 
 if TYPE_CHECKING:
@@ -87,9 +86,7 @@ class Route:
         finally:
             leave_captures(before)
         # Waking the reaper takes as long as a copy: it looks by itself in a while, and who waits sees to it.
-        watch = Sent(on.reaper, event, ended, not waited.urgent, on.marks, (self._origin, self._goal))
-        on.reaper.add(watch)
-        waited.assist(watch)
+        follow(on.reaper, on.marks, event, ended, waited, not waited.urgent, (self._origin, self._goal))
 
     def _as_given(self, calls: driver.Calls, runs: Sequence[Run]) -> None:
         driver.copy_runs(self._goal.data_ptr(), self._origin.data_ptr(), runs, self._lane.stream)
@@ -127,32 +124,6 @@ class Route:
         status = together(at, at + 8 * count, at + 16 * count, count, self._lane.handle)
         if status:
             driver.refuse(status, f"copy of {count} runs")
-
-
-class Sent(Watch):
-    """Copies that were sent: their memory and their event, until what follows them has been done."""
-
-    __slots__ = ("_keep", "_marks")
-
-    def __init__(
-        self, reaper: Reaper, event: Any, settle: Settle, lazy: bool, marks: Marks, keep: object
-    ) -> None:
-        # Not through the class above: one call less.
-        self._reaper, self.event, self.lazy = reaper, event, lazy
-        self._todo, self._waiting = [settle], []
-        self._marks, self._keep = marks, keep
-
-    def settle(self, error: BaseException | None) -> None:
-        """See ``Watch.settle``."""
-        with interrupts_deferred():
-            try:
-                # Of two threads one finds it gone.
-                follow = self._todo.pop()
-            except IndexError:
-                return
-            follow(error)
-            self._keep = None
-            self._marks.give(self.event)
 
 
 def _every(flat: torch.Tensor, nbytes: int) -> range:

@@ -182,7 +182,12 @@ def copy(target: int, source: int, nbytes: int, stream: torch.cuda.Stream) -> No
     Raises:
         RuntimeError: the driver refuses; nothing was queued.
     """
-    status = _on(stream, _calls().queue, target, source, nbytes, stream.cuda_stream)  # type: ignore[union-attr] # the caller has asked
+    raw = stream.cuda_stream
+    if (raw or _alone()) and getattr(_bound, "generation", None) == forks.generation:
+        # As ``_on`` would, which takes as long as a small copy.
+        status = _calls().queue(target, source, nbytes, raw)  # type: ignore[union-attr] # the caller has asked
+    else:
+        status = _on(stream, _calls().queue, target, source, nbytes, raw)  # type: ignore[union-attr] # likewise
     if status:
         _check(status, f"copy of {nbytes} bytes")
 

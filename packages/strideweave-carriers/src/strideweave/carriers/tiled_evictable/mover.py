@@ -75,7 +75,7 @@ def failed(error: BaseException) -> Completion[None]:
     return completion
 
 
-def follow(part: Completion[None], ended: Ended, waited: Completion[Any]) -> None:
+def follow_part(part: Completion[None], ended: Ended, waited: Completion[Any]) -> None:
     """Have ``ended`` called once ``part`` has settled; who waits for ``waited`` helps with it."""
     part.hurry()
     waited.assist(part)
@@ -150,7 +150,7 @@ class HostMover:
         """
         origin, goal = source.carrier, target.carrier
         part = transfer_for(type(origin), type(goal)).submit(origin, goal, moved.runs(size), DEMAND)
-        follow(part, ended, waited)
+        follow_part(part, ended, waited)
 
     def compute(self, job: Callable[[], None]) -> Completion[None]:
         """Run ``job`` soon; it may call kernels and copy synchronously."""

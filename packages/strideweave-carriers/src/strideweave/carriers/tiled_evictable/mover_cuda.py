@@ -18,7 +18,7 @@ from ...movement import driver
 from ...movement.captures import beside_captures
 from ...movement.completion import Completion
 from ...movement.cuda import OnDevice, straight_to_device
-from ...movement.cuda_lanes import Lane, Marks, current_stream, lane, queued_on
+from ...movement.cuda_lanes import Lane, Marks, current_stream, follow, lane, queued_on
 from ...movement.cuda_route import Route
 from ...movement.pool import BACKGROUND, DEMAND
 from ...movement.reaper import Reaper
@@ -29,7 +29,7 @@ from ..cpu import CPU
 from ..cuda import CUDA
 from ..torch_storage import WHOLE_PAGES, outside_inference
 from .indices import index_tensor
-from .mover import CAPTURED, Ended, Move, failed, follow, grouped
+from .mover import CAPTURED, Ended, Move, failed, follow_part, grouped
 from .own_streams import own_stream
 from .prepared import UNORDERED, Prepared
 from .slots import Slab
@@ -175,7 +175,7 @@ class CudaMover:
                 return
         transfer = transfer_for(type(origin), type(goal))
         on = lane(self.device, _direction(origin, goal)).clear()
-        follow(self._submitted(transfer, origin, goal, moved.runs(size), DEMAND, on), ended, waited)
+        follow_part(self._submitted(transfer, origin, goal, moved.runs(size), DEMAND, on), ended, waited)
 
     def _route(self, source: Slab, target: Slab, size: int) -> Route:
         origin, goal = source.carrier._flat, target.carrier._flat  # type: ignore[attr-defined] # in torch storage
@@ -259,14 +259,8 @@ class CudaMover:
         if here is CAPTURED:
             ended(None)
             return None
-        marks = here.marks
-        event = marks.take()
-
-        def passed(error: BaseException | None) -> None:
-            ended(error)
-            marks.give(event)
-
-        waited.assist(here.reaper.watch(event, passed, True))
+        event = here.marks.take()
+        follow(here.reaper, here.marks, event, ended, waited, True)
         return event
 
     def _on_lane(self, job: Callable[[], None], on: Lane, ended: Ended, waited: Completion[Any]) -> Any:
@@ -323,12 +317,7 @@ def _watched(
     """
     job()
     event = marks.take()
-
-    def settle(error: BaseException | None, keep: object = job) -> None:
-        ended(error)
-        marks.give(event)
-
-    waited.assist(reaper.watch(event, settle))
+    follow(reaper, marks, event, ended, waited, keep=job)
     return event
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...constructors import from_torch, to_torch
 from ...tensor import Tensor
+from ..torch_storage import refuse_strange
 
 
 def distinct_ids(ids: Any, extent: int) -> tuple[list[int], Any]:
@@ -25,6 +26,7 @@ def distinct_ids(ids: Any, extent: int) -> tuple[list[int], Any]:
         return distinct, from_torch(inverse)
     if not isinstance(ids, torch.Tensor):
         raise TypeError(f"from_tensor: expected an integer tensor of ids, got {type(ids).__name__} {ids!r}")
+    refuse_strange(ids, "from_tensor")
     if ids.dtype.is_floating_point or ids.dtype.is_complex or ids.dtype == torch.bool:
         raise TypeError(f"from_tensor: ids are {ids.dtype}, expected integers")
     if not ids.numel():

@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 from typing import Any, NoReturn
 
-from .coordinates import read_all, read_components
+from .coordinates import as_component, read_all, read_components
 from .geometry import TileGeometry
 from .router import distinct_ids
 from .tile_set import Coordinate, TileSet
@@ -52,14 +52,18 @@ class TileSelection:
         One copy from the device is made, of one flag per grid position.
 
         Raises:
-            TypeError: ``ids`` is no integer tensor.
-            ValueError: ``ids`` is empty or holds an id outside the grid, or ``axis`` is outside the grid's rank.
+            TypeError: ``ids`` is no dense integer tensor with values, or ``axis`` or an extent no integer.
+            ValueError: ``ids`` is empty or holds an id outside the grid, ``axis`` is outside the grid's rank, or an
+                extent is below 1.
         """
         grid = read_components(grid_shape, "from_tensor grid_shape")
-        if not 0 <= axis < len(grid):
-            raise ValueError(f"from_tensor: axis {axis} is outside a grid of rank {len(grid)}")
-        distinct, inverse = distinct_ids(ids, grid[axis])
-        return cls([distinct if i == axis else range(extent) for i, extent in enumerate(grid)]), inverse
+        if not grid or min(grid) < 1:
+            raise ValueError(f"from_tensor grid_shape: {grid} must have axes, each of at least one tile")
+        at = as_component(axis, "from_tensor axis")
+        if not 0 <= at < len(grid):
+            raise ValueError(f"from_tensor: axis {at} is outside a grid of rank {len(grid)}")
+        distinct, inverse = distinct_ids(ids, grid[at])
+        return cls([distinct if i == at else range(extent) for i, extent in enumerate(grid)]), inverse
 
     @property
     def rank(self) -> int:
@@ -99,17 +103,20 @@ class TileSelection:
     def _codes(self, geometry: TileGeometry, what: str) -> tuple[int, ...]:
         if len(self.per_axis) != len(geometry.grid_shape):
             raise ValueError(f"{what}: the selection has rank {self.rank}, the grid {geometry.rank}")
+        first = self.per_axis[0]
+        if max(first) >= geometry.grid_shape[0]:
+            self._refuse_outside(geometry, what)
+        # Mostly the first axis is chosen from, and the others have one tile.
+        if len(first) == prod(self._counts) and not any(map(any, self.per_axis[1:])):
+            return first
         codes: Sequence[int] = (0,)
         step = 1
         for extent, taken in zip(geometry.grid_shape, self.per_axis, strict=True):
-            # Mostly one axis is chosen from, and of the others everything or one tile is taken.
+            # Of some axes the first tile alone is taken.
             if taken != _FIRST:
                 if max(taken) >= extent:
                     self._refuse_outside(geometry, what)
-                if step == 1:
-                    codes = taken
-                else:
-                    codes = [before + step * component for component in taken for before in codes]
+                codes = [before + step * component for component in taken for before in codes]
             step *= extent
         return tuple(codes)
 

@@ -21,7 +21,8 @@ class Standing(Group):
     __slots__ = ("_table", "codes", "epoch", "index", "places", "slab")
 
     def __init__(self, codes: Sequence[int], table: TileTable, slab: Slab, places: tuple[int, ...]) -> None:
-        super().__init__()
+        # Not through the class above: one of these is made with every new selection.
+        self.pins, self.rooted, self._dropped = 0, False, False
         self.codes, self.epoch, self._table = codes, table.epoch, table
         self.slab, self.places = slab, places
         self.index: tuple[Any, Any] | None = None
