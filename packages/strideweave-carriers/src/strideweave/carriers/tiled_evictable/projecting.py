@@ -156,7 +156,7 @@ def _begin(
         request.withdraw(error)
         raise
     request.finish, request.abandon = publication.publish, lambda: publication.abandon(request)
-    work = Projection(core, request, codes, form, publication.target, prepared)
+    work = Projection(core, request, codes, form, publication.target, prepared, keep=publication.keeps)
     publication.queue = work.queue
     submit(request, lambda: work.run(codes, promote))
     return AwaitProjection(request, work.queue, publication.publish)
@@ -199,6 +199,8 @@ class _Publication:
         self.target = core.primary.prototype.allocate_like(form.slots, empty=True) if fresh else destination
         self.target.hold_for_write("project destination")
         self._carrier, self._grew, self._published = carrier, False, False
+        self.keeps = not fresh and self.target.size() > 0
+        """Whether the destination has values that a failure must leave there."""
         self.queue: Queue | None = None
         try:
             if self.target.size() == 0:

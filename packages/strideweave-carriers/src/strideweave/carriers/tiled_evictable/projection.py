@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...movement.completion import Completion
 from ..base import Carrier
 from .acquire import acquire
 from .core import Core
@@ -62,7 +63,11 @@ class Queue:
 
 
 class Projection:
-    """The copying part of one projection of ``codes`` (compact order) into ``target``."""
+    """The copying part of one projection of ``codes`` (compact order) into ``target``.
+
+    ``keep`` says that the target holds values of its user, which stay until all others are there: it is written by one
+    gather, and what does not go onto primary lies in carriers of its own until then.
+    """
 
     def __init__(
         self,
@@ -73,6 +78,7 @@ class Projection:
         target: Carrier,
         prepared: Any,
         queue: Queue | None = None,
+        keep: bool = False,
     ) -> None:
         self.core, self.request, self.packing = core, request, packing
         self.target = target
@@ -81,6 +87,8 @@ class Projection:
         self.queue = Queue([]) if queue is None else queue
         self._left = len(codes)
         self.prepared = prepared
+        self._keep = keep
+        self._gathered: list[tuple[int, Slot | None]] = []
 
     @property
     def position(self) -> dict[int, int]:
@@ -101,14 +109,59 @@ class Projection:
         """Gather tiles on primary and read the others past it."""
         position = self.position
         mine = [(position[c], s) for c, s in ready if c in position]
+        zeros = [position[c] for c, s in direct if s is None]
+        stored = [(position[c], s) for c, s in direct if s is not None]
+        if self._keep:
+            self._await([*mine, *((k, None) for k in zeros)], stored)
+            return
         if mine:
             self._compute(lambda out: gather(self.core, mine, out, self.packing), len(mine))
-        zeros = [position[c] for c, s in direct if s is None]
         if zeros:
             self._compute(lambda out: self._clear(out, zeros), len(zeros))
-        stored = [(position[c], s) for c, s in direct if s is not None]
         if stored:
             self._stream(stored)
+
+    # --- all at once -------------------------------------------------------------------------------------
+
+    def _await(self, tiles: Sequence[tuple[int, Slot | None]], stored: Sequence[tuple[int, Slot]]) -> None:
+        """Remember where tiles are, None being zero, and fetch those that are not on primary."""
+        if stored:
+            self._fetch(stored)
+        if tiles:
+            self._collect(tiles)
+
+    def _fetch(self, stored: Sequence[tuple[int, Slot]]) -> None:
+        self.core.stats.add(bytes_streamed=self.core.tile_bytes * len(stored))
+        self.request.begin()
+        try:
+            parts, tiles = self._staging(stored)
+        except BaseException as error:
+            self._refused(error)
+            return
+        self.request.submitted = True
+
+        def fetched(error: BaseException | None) -> None:
+            if error is not None:
+                self.request.end(error)
+            else:
+                self.request.guarded(lambda: self._collect(tiles))
+
+        self.request.follow(parts, fetched)
+
+    def _collect(self, tiles: Sequence[tuple[int, Slot | None]]) -> None:
+        with self.request._guard:
+            self._gathered += tiles
+            whole = len(self._gathered) == len(self._codes)
+        if whole:
+            self._compute(self._write, len(self._codes))
+
+    def _write(self, out: torch.Tensor) -> None:
+        present = [(k, slot) for k, slot in self._gathered if slot is not None]
+        if present:
+            gather(self.core, present, out, self.packing)
+        self._clear(out, [k for k, slot in self._gathered if slot is None])
+
+    # --- piece by piece ----------------------------------------------------------------------------------
 
     def _compute(self, job: Callable[[torch.Tensor], None], count: int) -> None:
         self.request.begin()
@@ -164,16 +217,20 @@ class Projection:
 
     def _stage(self, groups: list[list[tuple[int, Slot]]]) -> None:
         """Read the first group into a staging carrier, gather it, and go on with the next."""
-        core, group = self.core, groups[0]
-        slots, size = core.geometry.tile_slots, core.tile_bytes
-        staged = Slab(core.mover.allocate(core.primary.prototype, len(group) * slots), len(group))
-        moves = [
-            (s.slab.carrier, staged.carrier, s.place * size, k * size, size) for k, (_, s) in enumerate(group)
-        ]
-        parts = core.mover.copy(moves)
+        parts, tiles = self._staging(groups[0])
         self.request.submitted = True
-        tiles = [(position, Slot(staged, k)) for k, (position, _) in enumerate(group)]
         self.request.follow(parts, lambda error: self._staged(error, tiles, groups[1:]))
+
+    def _staging(
+        self, group: Sequence[tuple[int, Slot]]
+    ) -> tuple[list[Completion[None]], list[tuple[int, Slot]]]:
+        """Copies of tiles into a carrier of their own, submitted, and where they lie there."""
+        core, size = self.core, self.core.tile_bytes
+        room = core.mover.allocate(core.primary.prototype, len(group) * core.geometry.tile_slots)
+        staged = Slab(room, len(group))
+        moves = [(s.slab.carrier, room, s.place * size, k * size, size) for k, (_, s) in enumerate(group)]
+        tiles = [(position, Slot(staged, k)) for k, (position, _) in enumerate(group)]
+        return core.mover.copy(moves), tiles
 
     def _staged(
         self, error: BaseException | None, tiles: list[tuple[int, Slot]], rest: list[list[tuple[int, Slot]]]
