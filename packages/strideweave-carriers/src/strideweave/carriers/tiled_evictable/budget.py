@@ -47,6 +47,11 @@ class DeviceBudget:
         """Take carriers in that are on no primary yet."""
         self._cores.extend(cores)
 
+    def dismiss(self, core: Core) -> None:
+        """Take back all that a carrier has, which is released; under the lock."""
+        self.used -= core.primary.used * core.tile_bytes
+        self._cores.remove(core)
+
     def victims(self, core: Core, tiles: int) -> list[tuple[Core, int]]:
         """Tiles of any member to evict, least recently used first, so that ``core`` can place ``tiles`` more.
 
@@ -81,6 +86,10 @@ class Bundle:
     """
 
     def __init__(self, carriers: Iterable[TiledEvictable], budget: DeviceBudget | None = None) -> None:
+        if not isinstance(carriers, Iterable):
+            raise TypeError(
+                f"Bundle: expected TiledEvictable carriers, got {type(carriers).__name__}; pass a list of them"
+            )
         members = tuple(carriers)
         _check_members(members, budget)
         self.carriers, self.budget = members, budget

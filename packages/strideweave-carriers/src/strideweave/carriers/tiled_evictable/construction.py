@@ -41,7 +41,11 @@ def check_types(primary: object, secondary: object, overlay: object, policy: obj
     for name, tier in tiers.items():
         if isinstance(tier, Carrier) and tier.dtype() is not primary.dtype():
             raise TypeError(f"TiledEvictable {name}: holds {tier.dtype()}, the primary {primary.dtype()}")
-    if policy is not None and not isinstance(policy, ResidencyPolicy):
+    if isinstance(policy, type):
+        raise TypeError(
+            f"TiledEvictable residency_policy: got the class {policy.__name__}; pass an instance of it"
+        )
+    if policy is not None and not (isinstance(policy, ResidencyPolicy) and callable(policy.plan)):
         raise TypeError(
             f"TiledEvictable residency_policy: {type(policy).__name__} has no plan(required, purpose)"
         )

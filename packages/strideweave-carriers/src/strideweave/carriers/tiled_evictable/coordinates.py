@@ -19,13 +19,11 @@ def as_component(value: object, what: str) -> int:
     if type(value) is int:
         return value
     if isinstance(value, bool) or (getattr(value, "dtype", None) is not None and "bool" in str(value.dtype)):  # type: ignore[attr-defined] # getattr above
-        raise TypeError(f"{what}: {value!r} is a truth value, not a tile coordinate; pass an int")
+        raise TypeError(f"{what}: {value!r} is a truth value; pass an int")
     try:
         return int(index(value))  # type: ignore[arg-type] # the except below is the check
     except TypeError:
-        raise TypeError(
-            f"{what}: expected an integer tile coordinate, got {type(value).__name__} {value!r}"
-        ) from None
+        raise TypeError(f"{what}: expected an integer, got {type(value).__name__} {value!r}") from None
 
 
 def read_all(values: object, what: str) -> tuple[object, ...]:
@@ -36,6 +34,10 @@ def read_all(values: object, what: str) -> tuple[object, ...]:
     """
     if isinstance(values, (str, bytes, bytearray, memoryview)) or not isinstance(values, Iterable):
         raise TypeError(f"{what}: expected a finite iterable, got {type(values).__name__} {values!r}")
+    if getattr(values, "ndim", 1) == 0:
+        raise TypeError(
+            f"{what}: expected a finite iterable, got {type(values).__name__} {values!r} without axes"
+        )
     if isinstance(values, Sized):
         return tuple(values)
     items = tuple(islice(values, FINITE + 1))

@@ -245,6 +245,8 @@ class Core:
     def forget(self) -> None:
         """Drop every record and slab; the carrier was released."""
         with self.lock:
+            if self.budget is not None:
+                self.budget.dismiss(self)
             self.table = TileTable(self.geometry.tile_count, "invalid")
             self.home = None
             self.forget_standing()

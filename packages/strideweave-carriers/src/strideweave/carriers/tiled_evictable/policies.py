@@ -14,11 +14,11 @@ from .plan import ResidencyPlan
 from .tile_set import Coordinate, TileSet
 
 
-def _check_capacity(capacity: object, who: str) -> None:
-    if isinstance(capacity, bool) or not isinstance(capacity, int):
-        raise TypeError(f"{who}: capacity must be an integer, got {capacity!r}")
-    if capacity < 1:
-        raise ValueError(f"{who}: capacity {capacity} is below 1 tile")
+def _check_count(count: object, who: str, unit: str) -> None:
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"{who}: must be an integer, got {count!r}")
+    if count < 1:
+        raise ValueError(f"{who}: {count} is below 1 {unit}")
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -36,7 +36,7 @@ class LRU:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_capacity(self.capacity, "LRU")
+        _check_count(self.capacity, "LRU capacity", "tile")
         forks.renew(self)
 
     def renew_in_child(self) -> None:
@@ -72,8 +72,8 @@ class LFU:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_capacity(self.capacity, "LFU")
-        _check_capacity(self.period, "LFU period")
+        _check_count(self.capacity, "LFU capacity", "tile")
+        _check_count(self.period, "LFU period", "request")
         forks.renew(self)
 
     def renew_in_child(self) -> None:
@@ -82,13 +82,14 @@ class LFU:
 
     def plan(self, required: TileSet, purpose: str) -> ResidencyPlan:
         """Promote what is required and popular enough to stay; evict what is no longer."""
+        now = set(required)
         with self._lock:
             self._count(required)
-            candidates = self._kept | set(required)
+            candidates = self._kept | now
             # Ties go to what is required now, then to what is there.
             ranked = sorted(
                 candidates,
-                key=lambda t: (-self._counts.get(t, 0.0), t not in required, t not in self._kept, t),
+                key=lambda t: (-self._counts.get(t, 0.0), t not in now, t not in self._kept, t),
             )
             stays = set(ranked[: self.capacity])
             dropped = candidates - stays

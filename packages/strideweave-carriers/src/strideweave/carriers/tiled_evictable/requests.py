@@ -89,7 +89,12 @@ def ask_policy(
 
 def check_capacity(core: Core, tiles: Collection[object], verb: str) -> None:
     """Raise ValueError where ``tiles`` cannot all be on primary at once."""
-    limit = core.primary.limit
+    limit, budget = core.primary.limit, core.budget
+    if budget is not None and len(tiles) * core.tile_bytes > budget.nbytes:
+        raise ValueError(
+            f"{verb}: {len(tiles)} tiles of {core.tile_bytes} bytes on primary exceed the budget of {budget.nbytes}; "
+            "ask for fewer at a time"
+        )
     if len(tiles) > limit:
         raise ValueError(
             f"{verb}: {len(tiles)} tiles on primary exceed primary_capacity {limit}; ask for fewer at a time"

@@ -13,6 +13,7 @@ from ...constructors import from_torch as seen
 from ...dtypes import SAFETENSORS
 from ...layout import Layout
 from ...tensor import Tensor
+from ..arguments import as_flag
 from ..base import Carrier
 from ..cpu import CPU
 from ..file_backed import FileBacked
@@ -33,6 +34,10 @@ def geometry_for(shape: tuple[int, ...], tile_shape: Iterable[int], what: str) -
         ValueError: another rank, or an extent that tiles do not divide; the message names the axis.
     """
     tile = read_components(tile_shape, "tile_shape")
+    if not shape or min(shape) < 1:
+        raise ValueError(
+            f"{what}: the shape {shape} has no {'values' if shape else 'axes'} to cut into tiles"
+        )
     if len(tile) != len(shape):
         raise ValueError(
             f"{what}: tile_shape {tile} has rank {len(tile)}, the tensor {len(shape)}; give one extent per axis"
@@ -100,11 +105,15 @@ def from_safetensors(
     options: Any,
 ) -> Tensor:
     """See ``TiledEvictable.from_safetensors``."""
+    if not isinstance(name, str):
+        raise TypeError(
+            f"from_safetensors name: expected a tensor's name, got {type(name).__name__} {name!r}"
+        )
     header = read_header(path)
     if name not in header.tensors:
-        raise KeyError(
-            f"{os.fspath(path)}: has no tensor {name!r}; it has {', '.join(sorted(header.tensors)[:8])}"
-        )
+        known = sorted(header.tensors)
+        more = f" and {len(known) - 8} more" if len(known) > 8 else ""
+        raise KeyError(f"{os.fspath(path)}: has no tensor {name!r}; it has {', '.join(known[:8])}{more}")
     entry = header.tensors[name]
     if entry.dtype not in SAFETENSORS:
         raise TypeError(f"{name}: {entry.dtype} has no twin here; expected one of {', '.join(SAFETENSORS)}")
@@ -116,8 +125,13 @@ def from_safetensors(
     extents = [(path, begin + at * dtype.itemsize, nbytes) for at in run_offsets(geometry)]
     secondary = FileBacked.from_extents(extents, dtype)
     tier = CPU(0, dtype=dtype) if primary is None else primary
-    carrier = cls(tier, secondary, geometry.grid_shape, geometry.tile_shape, **options)
+    carrier = cls(tier, secondary, geometry.grid_shape, geometry.tile_shape, **_of_source(options))
     return carrier._handed_out(row_major_layout(geometry))
+
+
+def _of_source(options: dict[str, Any]) -> dict[str, Any]:
+    """``options`` such that a primary with places for all tiles, which could supply values too, does not."""
+    return {"initial": "secondary"} | options
 
 
 def from_torch(
@@ -129,6 +143,8 @@ def from_torch(
     options: Any,
 ) -> Tensor:
     """See ``TiledEvictable.from_torch``."""
+    if copy is not None:
+        as_flag(copy, "from_torch copy")
     plain = seen(source)
     geometry = geometry_for(tuple(source.shape), tile_shape, "from_torch")
     layout = plain.layout
@@ -145,7 +161,7 @@ def from_torch(
         values, layout = _copied(source, geometry, plain), row_major_layout(geometry)
     if source.device.type == "cpu":
         tier = CPU(0, dtype=plain.dtype()) if primary is None else primary
-        carrier = cls(tier, values, geometry.grid_shape, geometry.tile_shape, **options)
+        carrier = cls(tier, values, geometry.grid_shape, geometry.tile_shape, **_of_source(options))
         if not shares:
             carrier._core.mover.keep(values)
     else:

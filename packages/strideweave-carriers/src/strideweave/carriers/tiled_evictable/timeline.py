@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from html import escape
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,17 +33,17 @@ def intervals(carrier: Observed) -> list[tuple[int, float, float]]:
 def timeline_svg(carrier: Observed) -> str:
     """One row per tile that was on primary, time from left to right; hovering over a bar tells tile and times."""
     stays = intervals(carrier)
-    codes = sorted({code for code, _, _ in stays})
+    rows = [(code, list(some)) for code, some in groupby(stays, itemgetter(0))]
     end = max((to for _, _, to in stays), default=1.0) or 1.0
-    height = ROW * (len(codes) + 2)
+    height = ROW * (len(rows) + 2)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 10}" height="{height}" '
         'font-family="monospace" font-size="10">'
     ]
-    for k, code in enumerate(codes):
+    for k, (code, some) in enumerate(rows):
         name = escape(str(carrier._core.geometry.coordinate(code)))
         parts.append(f'<text x="2" y="{ROW * k + 11}">{name}</text>')
-        for _, since, to in (s for s in stays if s[0] == code):
+        for _, since, to in some:
             x, wide = LEFT + WIDTH * since / end, max(1.0, WIDTH * (to - since) / end)
             parts.append(
                 f'<rect x="{x:.1f}" y="{ROW * k + 2}" width="{wide:.1f}" height="{ROW - 4}" fill="#4878a8">'
