@@ -258,7 +258,8 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
         The result is an ordinary Tensor on ``destination``, or on a fresh carrier like the primary: dense, first
         axis fastest, tiles in the selection's order; with ``order="tile"`` tile after tile as they lie, which is
         cheaper. Missing tiles are promoted where there is room and read past primary where there is none. One
-        gather node is recorded.
+        gather node is recorded. A failure leaves a ``destination`` as it was: one that has slots is written once
+        everything is there, an empty one or a fresh carrier as tiles arrive.
 
         Raises:
             TypeError: an argument of another type; a tensor on another carrier; a destination of another class
