@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 
 import strideweave as sw
-from strideweave.carriers.tiled_evictable import LRU, TileSelection, TileSet
+from strideweave.carriers.tiled_evictable import LRU, TileSelection, TileSet, TileState
+from strideweave.testing import gated
 
 
 @pytest.mark.parametrize("home", ["primary", "secondary"])
@@ -52,4 +55,74 @@ def test_a_tile_that_a_request_covers_gives_way_to_one_that_the_policy_wants(use
         result = carrier.project(full, both).wait() if use == "projection" else sw.mul(full, 2)
         wanted = source if use == "projection" else source * 2
     assert result.tolist() == wanted.tolist()
+    assert carrier.primary_tiles == TileSet([(1,)])
+
+
+class Once:
+    """A policy that gives the plan it was told to give, once."""
+
+    next = None
+
+    def plan(self, required, purpose):
+        plan, self.next = self.next, None
+        return plan or sw.ResidencyPlan()
+
+
+@pytest.fixture
+def leaving():
+    """Two places, tiles 0 and 1 on them and dirty; a policy's eviction of tile 0 is held while it writes back."""
+    policy = Once()
+    full = sw.TiledEvictable.from_torch(torch.arange(8.0), (2,), primary_capacity=2, residency_policy=policy)
+    carrier, both = full.carrier, TileSelection([[0, 1]])
+    carrier.update(both, sw.tensor([10.0, 11.0, 12.0, 13.0])).wait()
+    policy.next = sw.ResidencyPlan(evict=TileSet([(0,)]))
+    with gated("copy") as gate:
+        carrier.project(full, both).wait()
+        assert gate.reached.wait(5)
+        yield full, gate
+    carrier.wait_idle()
+
+
+@pytest.mark.parametrize("use", ["promote", "hold", "plan"])
+def test_what_must_go_onto_primary_waits_for_tiles_that_a_policy_sends_away(leaving, use):
+    full, gate = leaving
+    carrier, third = full.carrier, TileSet([(2,)])
+    with carrier.hold(TileSet([(1,)])):
+        if use == "promote":
+            handle = carrier.promote_async(third)
+        elif use == "plan":
+            carrier.residency_policy.next = sw.ResidencyPlan(promote=third)
+            handle = carrier.project(full, TileSelection([[2, 3]]))
+        else:
+            threading.Timer(0.05, gate.open).start()
+            with carrier.hold(third):
+                assert carrier.primary_tiles == TileSet([(1,), (2,)])
+            return
+        assert not handle.done
+        gate.open()
+        handle.wait()
+    assert carrier.primary_tiles == TileSet([(1,), (2,)])
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_a_tile_may_be_written_while_a_policy_sends_it_away(leaving, add):
+    full, gate = leaving
+    carrier, zero = full.carrier, TileSelection([[0]])
+    handle = carrier.update(zero, sw.tensor([5.0, 6.0]), "add" if add else "replace")
+    assert not handle.done and carrier.version == 1
+    gate.open()
+    handle.wait()
+    carrier.wait_idle()
+    # The eviction was put off and not dropped: it took the new value.
+    assert carrier.tile_state((0,)) == TileState("secondary", True, False) and carrier.version == 2
+    assert carrier.project(full, zero).wait().tolist() == ([15.0, 17.0] if add else [5.0, 6.0])
+
+
+def test_room_that_does_not_come_is_an_error_and_changes_nothing(leaving):
+    full, gate = leaving
+    carrier = full.carrier
+    with carrier.hold(TileSet([(1,)])), pytest.raises(RuntimeError, match=r"2 tile.s. must go onto primary"):
+        carrier.promote_async(TileSet([(2,), (3,)]))
+    gate.open()
+    carrier.wait_idle()
     assert carrier.primary_tiles == TileSet([(1,)])

@@ -38,6 +38,11 @@ def acquire(
     if found.make_room:
         _after_room(core, request, codes, must, use, cache, blank, found.make_room)
         return
+    if found.leaving:
+        _after_leaving(
+            request, found.leaving, lambda: acquire(core, request, codes, must, use, cache=cache, blank=blank)
+        )
+        return
     batch = found.batch
     if batch is not None:
         batch.blank = blank
@@ -94,6 +99,13 @@ def _wait_behind(
             request.guarded(lambda: acquire(core, request, [code], must, use, cache=cache, blank=blank))
 
     other.arrived.add_callback(moved_on)
+
+
+def _after_leaving(request: Request, evictions: Sequence[Eviction], again: Callable[[], None]) -> None:
+    """Try again once what is written back has left, or stays because it is needed after all."""
+    request.begin()
+    request.submitted = True
+    request.follow([eviction.passed for eviction in evictions], lambda error: request.guarded(again))
 
 
 def _after_room(

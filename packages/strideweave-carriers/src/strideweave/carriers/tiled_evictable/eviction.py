@@ -30,6 +30,8 @@ class Eviction:
         self.yields = False
         self.completion: Completion[Any] = Completion()
         self.arrived: Completion[None] = Completion()
+        self.passed: Completion[None] = Completion()
+        """Settles when what is under way has passed: the tiles have left, or stay for now. Another one each time."""
         self.started = False
         """Whether its tiles are on the way; it may be reset, so without the lock this is a hint."""
         self._victims: list[Victim] = []
@@ -57,6 +59,12 @@ class Eviction:
     def displaced(self) -> Sequence[Victim]:
         """What it took off primary, once it has ended."""
         return self._victims if self.completion.error is None else ()
+
+    def leaving(self) -> int:
+        """How many places are about to be free because nobody needs the tiles that have them; under the lock."""
+        if not self.started or not self.passive:
+            return 0
+        return sum(not v.record.needed() and v.record.claim is None for v in self._victims)
 
     # --- life --------------------------------------------------------------------------------------------
 
@@ -113,6 +121,7 @@ class Eviction:
 
     def _take(self, records: list[TileRecord]) -> None:
         self.started = True
+        self.passed = Completion()
         self.core.table.disturb()
         for record in records:
             assert record.primary is not None
@@ -133,18 +142,21 @@ class Eviction:
         else:
             for part in parts:
                 self.completion.assist(part)
+                self.passed.assist(part)
             when_all(parts, self._written)
 
     def _written(self, error: BaseException | None) -> None:
+        passed = self.passed
         if error is not None:
             self._undo()
             self._end(error)
-            return
-        self.core.stats.stored(self._victims, self.core.tile_bytes)
-        if self._commit():
-            self._end(None)
         else:
-            self.core.poke()
+            self.core.stats.stored(self._victims, self.core.tile_bytes)
+            if self._commit():
+                self._end(None)
+            else:
+                self.core.poke()
+        passed.resolve(None)
 
     def _undo(self) -> None:
         with self.core.lock:

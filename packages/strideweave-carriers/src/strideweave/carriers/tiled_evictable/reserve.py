@@ -17,6 +17,7 @@ from .table import TileRecord
 
 if TYPE_CHECKING:
     from .core import Core
+    from .eviction import Eviction
     from .request import Request
 
 _CODE, _SECONDARY = attrgetter("code"), attrgetter("secondary")
@@ -31,6 +32,8 @@ class Reserved:
     batch: Batch | None = None
     blocked: list[tuple[int, Batch]] = field(default_factory=list)
     grow: tuple[int, int] | None = None
+    leaving: list[Eviction] | None = None
+    """Policies' evictions that are about to free the places that are missing, instead of all else."""
     make_room: list[tuple[Core, int]] | None = None
     """Tiles of carriers under one budget that must leave primary first, instead of all else."""
 
@@ -75,6 +78,8 @@ def _place(
         if core.budget is not None and core.primary.room() + len(victims) >= needed:
             found.make_room = core.budget.victims(core, needed - places)
         if not found.make_room:
+            found.leaving = _leaving(core, needed - places - len(own))
+        if not found.make_room and not found.leaving:
             raise RuntimeError(_shortage(core, needed, places + len(own)))
         return
     victims, places = victims + own, places + len(own)
@@ -130,6 +135,13 @@ def choose_victims(core: Core, count: int) -> list[TileRecord]:
     if len(chosen) < count and core.can_store():
         chosen += dirty[: count - len(chosen)]
     return [core.table[r.code] for r in chosen]
+
+
+def _leaving(core: Core, count: int) -> list[Eviction]:
+    """The evictions after earlier requests whose tiles are on their way out; none where that is not room enough."""
+    core.table.enter_pins()
+    found = [eviction for eviction in core.deferred if eviction.leaving()]
+    return found if sum(eviction.leaving() for eviction in found) >= count else []
 
 
 def _own_victims(

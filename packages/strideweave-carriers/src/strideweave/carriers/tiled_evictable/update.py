@@ -52,8 +52,10 @@ def write_tiles(
             raise RuntimeError(f"{verb}: this {core.name} was released meanwhile")
         records = [core.table[c] for c in codes]
         core.table.enter_pins()
+        # A policy's eviction that is writing a tile back is let pass; it takes what is written to the tile later on.
+        passing = [r.transit for r in records if r.transit is not None and r.transit.passive]
         for record in records:
-            if not record.is_free():
+            if record.needed() or record.claim or (record.transit and record.transit not in passing):
                 raise RuntimeError(
                     f"{verb}: tile {core.geometry.coordinate(record.code)} is needed by an incomplete "
                     f"{record.holders()[0]}; wait() for its handle first, or call wait_idle()"
@@ -79,9 +81,17 @@ def write_tiles(
             except BaseException as error:
                 request.end(error)
 
-    def work() -> None:
+    def bring() -> None:
         acquire(core, request, codes, set(codes), use, blank=blank)
         core.mover.seal(prepared)
+
+    def work() -> None:
+        if not passing:
+            bring()
+            return
+        request.begin()
+        request.submitted = True
+        request.follow([eviction.passed for eviction in passing], lambda error: request.guarded(bring))
 
     submit(request, work)
     return request.completion
