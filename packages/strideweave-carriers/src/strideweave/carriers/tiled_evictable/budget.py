@@ -122,10 +122,10 @@ class Bundle:
         self.promote_async(tiles).wait()
 
     def evict_async(self, tiles: TileSet | TileSelection) -> AwaitResidency:
-        """Begin to evict ``tiles`` of every member; each member's set moves as one."""
+        """Begin to evict ``tiles`` of every member, or of none where one refuses; each member's set moves as one."""
         codes = self._codes(tiles, "evict")
         done: Completion[None] = Completion()
-        parts = [evict(c, codes) for c in self._cores] if codes else []
+        parts = evict([(c, codes) for c in self._cores]) if codes else []
         for part in parts:
             done.assist(part)
         when_all(parts, lambda error: done.resolve(None) if error is None else done.reject(error))

@@ -40,7 +40,7 @@ class TiledResidencyFacet:
         dirty tile over a read-only secondary.
         """
         codes = self._bind(tiles, "evict")
-        return self._await(evict(self._core, codes) if codes else None)
+        return self._await(evict([(self._core, codes)])[0] if codes else None)
 
     def promote(self, tiles: TileSet | TileSelection) -> None:
         """``promote_async(tiles).wait()``."""

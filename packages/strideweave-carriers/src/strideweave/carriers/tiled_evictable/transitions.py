@@ -53,23 +53,35 @@ def _check(core: Core, codes: Sequence[int], verb: str) -> None:
             )
 
 
-def evict(core: Core, codes: tuple[int, ...], verb: str = "evict") -> Completion[None]:
-    """Take tiles off primary, dirty ones written back first, once nobody needs them.
+def evict(parts: Sequence[tuple[Core, tuple[int, ...]]], verb: str = "evict") -> list[Completion[None]]:
+    """Take tiles of one or several cores (which share a lock) off primary, dirty ones written back first, once nobody
+    needs them; each core's set moves as one. All are checked before any is begun.
 
     Raises:
         RuntimeError: a tile is covered by another promotion or eviction, or is dirty over a read-only secondary.
     """
-    eviction = Eviction(core, verb, codes, False)
-    with core.lock:
-        _check(core, codes, verb)
-        dirty = [c for c in codes if core.table.peek(c).dirty]
-        if dirty and not core.can_store():
-            raise RuntimeError(
-                f"{verb}: tile {core.geometry.coordinate(dirty[0])} is dirty and the secondary tier is read-only; "
-                "construct the carrier with overlay=, a writable scratch tier"
-            )
-        if not any(core.table.peek(c).primary is not None or core.table.peek(c).transit for c in codes):
-            return settled(None)
-        eviction.claim()
-    eviction.try_start()
-    return eviction.completion
+    evictions = [Eviction(core, verb, codes, False) for core, codes in parts]
+    with parts[0][0].lock:
+        for core, codes in parts:
+            _check(core, codes, verb)
+            _check_storable(core, codes, verb)
+        begun = [e for e in evictions if _concerns(e.core, e.codes)]
+        for eviction in begun:
+            eviction.claim()
+    for eviction in begun:
+        eviction.try_start()
+    return [e.completion if e in begun else settled(None) for e in evictions]
+
+
+def _check_storable(core: Core, codes: Sequence[int], verb: str) -> None:
+    dirty = [c for c in codes if core.table.peek(c).dirty]
+    if dirty and not core.can_store():
+        raise RuntimeError(
+            f"{verb}: tile {core.geometry.coordinate(dirty[0])} is dirty and the secondary tier is read-only; "
+            "construct the carrier with overlay=, a writable scratch tier"
+        )
+
+
+def _concerns(core: Core, codes: Sequence[int]) -> bool:
+    """Whether any of the tiles is on primary or on its way there."""
+    return any(core.table.peek(c).primary is not None or core.table.peek(c).transit for c in codes)
