@@ -109,7 +109,7 @@ def programs() -> list[Program]:
         ),
         *(
             Program("attention_tiles", ("ATTENTION_TILES", "SYNC"), (f"THREADS={n}",), arch)
-            for n, arch in ((128, "sm_90a"), (64, "sm_80"), (256, "sm_90a"))
+            for n, arch in ((384, "sm_90a"), (128, "sm_90a"), (384, "sm_80"), (64, "sm_80"), (256, "sm_90a"))
         ),
         *(
             Program("group", ("MATMUL",), (f"THREADS={n}",), arch)

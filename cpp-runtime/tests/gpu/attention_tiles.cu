@@ -21,6 +21,9 @@ CUTE_HOST_DEVICE constexpr auto program_shape<TopologyScope::thread>() noexcept 
 using namespace tilefoundry;
 using harness::Buffer;
 
+/// Shared memory of a launch: as much as any tier of such blocks takes.
+constexpr int shared_bytes = THREADS == 384 ? 220 * 1024 : 0;
+
 /// Extents and masks of one problem; `length` below 0: all keys.
 struct Problem {
   int batch, heads, shared, queries, keys, length;
@@ -51,12 +54,18 @@ __global__ void __launch_bounds__(THREADS)
   auto const run = [&](auto const& own_keys, auto const& counts) {
     auto const task = ops::attention_task<Dim, Width, Parts>(queries, own_keys, values, counts, p.batch, p.heads, p.shared,
                                                              p.queries, p.keys, p.scores);
+#if THREADS == 384
+    TILEFOUNDRY_DYNAMIC_SHARED(workspace);
+#else
     constexpr int bytes = ops::attention_workspace_bytes<decltype(task), THREADS>();
     __shared__ alignas(1024) unsigned char workspace[bytes];
+#endif
     ops::attention<THREADS>(task, workspace, store, partial, barrier);
   };
   if (p.computed) {
     run(made, ops::AllKeys{});
+  } else if (p.length < 0) {
+    run(keys, ops::AllKeys{});
   } else {
     run(keys, ops::KeyCounts<int64_t const>{lengths, 1});
   }
@@ -117,8 +126,9 @@ void check(char const* name, Problem p, int blocks) {
     Sum *o = to.data(), *part = partial.data();
     int *t = times.data(), *pair = barrier.data();
     void* args[] = {&a[0], &a[1], &a[2], &l, &o, &t, &part, &pair, &p};
-    CHECK_CUDA(cudaLaunchCooperativeKernel(reinterpret_cast<void const*>(&kernel<T, Dim, Width, Parts, Sum>), dim3(blocks),
-                                           dim3(THREADS), args, 0, nullptr));
+    auto const* const function = reinterpret_cast<void const*>(&kernel<T, Dim, Width, Parts, Sum>);
+    CHECK_CUDA(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+    CHECK_CUDA(cudaLaunchCooperativeKernel(function, dim3(blocks), dim3(THREADS), args, shared_bytes, nullptr));
   };
   launch(out);
   launch(again);
@@ -145,18 +155,25 @@ void problems(char const* name) {
   };
   one(1, 1, 1, 1, 1, -1, 0, 0, false, false, 1);
   one(2, 4, 2, 9, 70, 66, 0, 0, true, false, 3);
+  one(1, 4, 2, 70, 140, -1, 0, 0, true, false, 2);
   one(1, 2, 1, 5, 40, -1, 2.5, 0, false, true, 2);
   if (harness::quick()) return;
   one(2, 2, 2, 70, 200, 5, 0, 0, true, false, 4);    // the first queries see nothing
   one(1, 6, 2, 33, 300, 290, 3, 17, true, false, 7);
   one(3, 2, 1, 1, 500, 0, 0, 0, false, false, 5);    // no key at all, then one, then two
   one(1, 8, 1, 130, 129, -1, 0, 64, true, true, 6);
+  one(2, 6, 3, 260, 520, -1, 0, 0, true, false, 5);  // blocks take several tiles of several chunks of keys
+  one(1, 4, 4, 150, 300, -1, 2, 0, false, false, 3);
+  one(2, 2, 2, 170, 40, -1, 0, 0, true, false, 4);    // the first queries see nothing, some tiles no key at all
 }
 
 int main() {
   problems<bf16, 64, 64, 1>("bf16");
   problems<f16, 16, 32, 1>("f16");
   problems<bf16, 128, 128, 3>("bf16");
+  problems<bf16, 128, 128, 1>("bf16");
+  problems<f16, 64, 128, 1>("f16");
+  problems<bf16, 128, 64, 1>("bf16");
   problems<f16, 256, 144, 1>("f16");
   problems<f16, 80, 256, 2>("f16");
   problems<bf16, 20, 64, 1>("bf16, no tile of matrix instructions");

@@ -26,7 +26,7 @@ struct AttentionMma {
   static constexpr int query_elements = rows * key_pitch, key_elements = keys * key_pitch;
   static constexpr int tile_elements = key_elements + keys * value_pitch;
   static constexpr int bytes = 2 * (query_elements > tile_elements ? query_elements : tile_elements);
-  static_assert(bytes <= 48 * 1024, "ops::attention: tiles of this dim exceed static shared memory");
+  static_assert(bytes <= (Threads > 128 ? 96 : 48) * 1024, "ops::attention: tiles of this dim exceed shared memory");
 
   /// A warp's two rows of a lane: `lane / 4` and eight more.
   struct Rows {

@@ -50,6 +50,9 @@ template <int Dim, int Width, int Parts, class Q, class K, class V, class Counts
 struct AttentionTask {
   using value_type = typename Q::value_type;
   static constexpr int dim = Dim, width = Width, parts = Parts;
+  /// Whether the operands lie in memory, whole, so that blocks can fetch them ahead.
+  static constexpr bool is_plain =
+      Q::in_memory && K::in_memory && V::in_memory && stdx::is_same_v<Counts, AllKeys> && Parts == 1;
   Q q;
   K k;
   V v;
@@ -102,6 +105,13 @@ __device__ KeyRange seen_by_some(Task const& task, int first, int rows, int leng
   return low.to == low.from ? KeyRange{0, high.to} : KeyRange{low.from, high.to};
 }
 
+/// Which of `tiles` tiles comes as number `item`: the last rows of all heads before those in front of them, where a
+/// head has as many tiles as another.
+__device__ inline int last_rows_first(int tiles, int heads, int item) {
+  const int each = tiles % heads == 0 ? tiles / heads : tiles, last = each - 1;
+  return each == tiles ? last - item : item % heads * each + last - item / heads;
+}
+
 /// Tile number `item`: parts follow each other, then heads of keys, batch rows, tiles of rows. The last rows, which see
 /// the most keys where masks are causal, come first. A part is a run of whole key tiles, as even as they go.
 template <int Rows, int Keys, class Task>
@@ -111,7 +121,7 @@ __device__ RowTile tile_of(Task const& task, index_t item) {
   tile.part = static_cast<int>(item % Task::parts), item /= Task::parts;
   tile.group = static_cast<int>(item % task.shared), item /= task.shared;
   tile.batch = static_cast<int>(item % task.batch), item /= task.batch;
-  tile.first = (tiles - 1 - static_cast<int>(item)) * Rows;
+  tile.first = last_rows_first(tiles, task.heads / task.shared, static_cast<int>(item)) * Rows;
   tile.length = static_cast<int>(task.counts.of(tile.batch, task.keys));
   tile.keys = seen_by_some(task, tile.first, Rows, tile.length);
   if constexpr (Task::parts > 1) {

@@ -3,6 +3,8 @@
 /// type, dims and chip.
 #pragma once
 
+#include <tilefoundry/runtime/cuda/dynamic_shared.cuh>
+#include <tilefoundry/runtime/cuda/ops/attention_ring.cuh>
 #include <tilefoundry/runtime/cuda/ops/attention_simt.cuh>
 #include <tilefoundry/runtime/cuda/ops/attention_wgmma.cuh>
 #include <tilefoundry/runtime/cuda/ops/sync.cuh>
@@ -11,7 +13,11 @@ namespace tilefoundry {
 namespace ops {
 namespace attention_tiles_impl {
 
-template <class T, int Dim, int Width, int Threads>
+/// Threads of a block whose tiles lie in shared memory that its launch gives it.
+inline constexpr int ring_threads = 384;
+
+/// The tier of operands of type T; `Plain`: as `AttentionTask` has it.
+template <class T, int Dim, int Width, int Threads, bool Plain>
 __device__ constexpr auto select_tier() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   constexpr bool has_mma = true;
@@ -26,16 +32,24 @@ __device__ constexpr auto select_tier() {
   constexpr bool has_wgmma = false;
 #endif
   constexpr bool in_chunks = (Dim == 64 || Dim == 128) && (Width == 64 || Width == 128);
-  if constexpr (is_16bit && in_chunks && has_wgmma && Threads == 128) {
+  if constexpr (is_16bit && in_chunks && has_wgmma && Threads == ring_threads && Plain) {
+    return AttentionRing<T, Dim, Width>{};
+  } else if constexpr (is_16bit && in_chunks && has_wgmma && Threads == 128) {
     return AttentionWgmma<T, Dim, Width>{};
-  } else if constexpr (is_16bit && fits && has_mma && Threads <= 128) {
+  } else if constexpr (is_16bit && fits && has_mma && (Threads <= 128 || (Threads == ring_threads && in_chunks))) {
     return AttentionMma<T, Dim, Width, Threads>{};
   } else {
     return AttentionSimt<T, Dim, Width, Threads>{};
   }
 }
 template <class Task, int Threads>
-using tier_t = decltype(select_tier<typename Task::value_type, Task::dim, Task::width, Threads>());
+using tier_t = decltype(select_tier<typename Task::value_type, Task::dim, Task::width, Threads, Task::is_plain>());
+
+/// Whether a tier shares the tiles of a launch out among its blocks by itself.
+template <class Tier, class = void>
+inline constexpr bool takes_turns = false;
+template <class Tier>
+inline constexpr bool takes_turns<Tier, stdx::void_t<decltype(Tier::in_turns)>> = true;
 
 /// A weighted sum over its weights; a row that saw no key has none and gives zero.
 template <class Sum>
@@ -80,13 +94,47 @@ __device__ void join_parts(Task const& task, Partials<Task, Sum> const& partials
   }
 }
 
+/// The tiles one after the other, then what joins their parts.
+template <class Tier, int Threads, class Task, class Out>
+__device__ void attend_by_tiles(Task const& task, void* workspace, Out const& out, void* partial, unsigned* barrier) {
+  using Sum = typename Tier::Sum;
+  const int rows = task.rows(), tiles = (rows + Tier::rows - 1) / Tier::rows;
+  const index_t items = index_t(task.batch) * task.shared * tiles * Task::parts;
+  auto place = [&](int batch, int group, int n, int e, Sum value) {
+    out(batch, group * (task.heads / task.shared) + n / task.queries, n % task.queries, e, value);
+  };
+  [[maybe_unused]] const Partials<Task, Sum> partials(task, partial);
+  for (index_t item = program_id<TopologyScope::cta>(); item < items; item += program_dim<TopologyScope::cta>()) {
+    const RowTile tile = tile_of<Tier::rows, Tier::keys>(task, item);
+    Tier::run(task, tile, workspace, [&](int n, int e, Sum mixed, Sum top, Sum total) {
+      if constexpr (Task::parts == 1) {
+        place(tile.batch, tile.group, n, e, divided(mixed, total));
+      } else {
+        Sum* const held = partials.at(tile.part, (index_t(tile.batch) * task.shared + tile.group) * rows + n);
+        held[e] = mixed;
+        if (e == 0) held[Task::width] = top, held[Task::width + 1] = total;
+      }
+    });
+  }
+  if constexpr (Task::parts > 1) {
+    sync<SyncKind::grid>(barrier);
+    join_parts<Sum>(task, partials, Threads, place);
+  }
+}
+
 }  // namespace attention_tiles_impl
 
-/// Shared memory that `attention` of a `Task` needs in a block of `Threads`, at most 48 KiB. A constant, the same in every
-/// thread.
+/// Shared memory that `attention` of a `Task` needs in a block of `Threads`, at most 48 KiB but for blocks of 384, whose
+/// launch must give it. A constant, the same in every thread.
 template <class Task, int Threads>
 __device__ constexpr int attention_workspace_bytes() {
   return attention_tiles_impl::tier_t<stdx::remove_cv_t<Task>, Threads>::bytes;
+}
+
+/// The same for a task of operands of type T in memory, all of whose keys count, in one part.
+template <class T, int Dim, int Width, int Threads>
+__device__ constexpr int attention_bytes() {
+  return decltype(attention_tiles_impl::select_tier<T, Dim, Width, Threads, true>())::bytes;
 }
 
 /// softmax(mask(cap(q k^T * scale))) v over the keys that a query sees: `out(batch, head, query, e, value)` once for every
@@ -103,28 +151,10 @@ __device__ void attention(Task const& task, void* workspace, Out const& out, voi
                           unsigned* barrier = nullptr) {
   namespace impl = attention_tiles_impl;
   using Tier = impl::tier_t<Task, Threads>;
-  using Sum = typename Tier::Sum;
-  const int rows = task.rows(), tiles = (rows + Tier::rows - 1) / Tier::rows;
-  const index_t items = index_t(task.batch) * task.shared * tiles * Task::parts;
-  auto place = [&](int batch, int group, int n, int e, Sum value) {
-    out(batch, group * (task.heads / task.shared) + n / task.queries, n % task.queries, e, value);
-  };
-  [[maybe_unused]] const impl::Partials<Task, Sum> partials(task, partial);
-  for (index_t item = program_id<TopologyScope::cta>(); item < items; item += program_dim<TopologyScope::cta>()) {
-    const impl::RowTile tile = impl::tile_of<Tier::rows, Tier::keys>(task, item);
-    Tier::run(task, tile, workspace, [&](int n, int e, Sum mixed, Sum top, Sum total) {
-      if constexpr (Task::parts == 1) {
-        place(tile.batch, tile.group, n, e, impl::divided(mixed, total));
-      } else {
-        Sum* const held = partials.at(tile.part, (index_t(tile.batch) * task.shared + tile.group) * rows + n);
-        held[e] = mixed;
-        if (e == 0) held[Task::width] = top, held[Task::width + 1] = total;
-      }
-    });
-  }
-  if constexpr (Task::parts > 1) {
-    sync<SyncKind::grid>(barrier);
-    impl::join_parts<Sum>(task, partials, Threads, place);
+  if constexpr (impl::takes_turns<Tier>) {
+    Tier::run(task, workspace, out);
+  } else {
+    impl::attend_by_tiles<Tier, Threads>(task, workspace, out, partial, barrier);
   }
 }
 

@@ -13,23 +13,23 @@
   TILEFOUNDRY_SUMS_8(d, i), TILEFOUNDRY_SUMS_8(d, i + 8), TILEFOUNDRY_SUMS_8(d, i + 16),            \
       TILEFOUNDRY_SUMS_8(d, i + 24)
 #define TILEFOUNDRY_WGMMA_64(types, majors) \
-  asm volatile("{ .reg .pred add; setp.eq.b32 add, 0, 0; wgmma.mma_async.sync.aligned." types " {" \
+  asm volatile("{ .reg .pred add; setp.ne.b32 add, %36, 0; wgmma.mma_async.sync.aligned." types " {" \
                "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
                "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
                "}, %32, %33, add, 1, 1" majors "; }" \
                : TILEFOUNDRY_SUMS_32(d, 0) \
-               : "l"(a), "l"(b), "n"(ta), "n"(tb))
+               : "l"(a), "l"(b), "n"(ta), "n"(tb), "n"(int(Add)))
 #define TILEFOUNDRY_WGMMA_128(types, majors) \
-  asm volatile("{ .reg .pred add; setp.eq.b32 add, 0, 0; wgmma.mma_async.sync.aligned." types " {" \
+  asm volatile("{ .reg .pred add; setp.ne.b32 add, %68, 0; wgmma.mma_async.sync.aligned." types " {" \
                "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
                "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
                "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
                "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
                "}, %64, %65, add, 1, 1" majors "; }" \
                : TILEFOUNDRY_SUMS_32(d, 0), TILEFOUNDRY_SUMS_32(d, 32) \
-               : "l"(a), "l"(b), "n"(ta), "n"(tb))
+               : "l"(a), "l"(b), "n"(ta), "n"(tb), "n"(int(Add)))
 #define TILEFOUNDRY_WGMMA_256(types, majors) \
-  asm volatile("{ .reg .pred add; setp.eq.b32 add, 0, 0; wgmma.mma_async.sync.aligned." types " {" \
+  asm volatile("{ .reg .pred add; setp.ne.b32 add, %132, 0; wgmma.mma_async.sync.aligned." types " {" \
                "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
                "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
                "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
@@ -41,7 +41,7 @@
                "}, %128, %129, add, 1, 1" majors "; }" \
                : TILEFOUNDRY_SUMS_32(d, 0), TILEFOUNDRY_SUMS_32(d, 32), TILEFOUNDRY_SUMS_32(d, 64), \
                  TILEFOUNDRY_SUMS_32(d, 96) \
-               : "l"(a), "l"(b), "n"(ta), "n"(tb))
+               : "l"(a), "l"(b), "n"(ta), "n"(tb), "n"(int(Add)))
 
 namespace tilefoundry {
 namespace ops {
@@ -125,6 +125,8 @@ struct wgmma {
   static constexpr int a_step = A == Major::k ? 32 : 2048;
   static constexpr int b_step = B == Major::k ? 32 : 2048;
 
+  /// Without `Add` the sums start anew: what they held does not count.
+  template <bool Add = true>
   static __device__ void fma(float (&d)[N / 2], uint64_t a, uint64_t b) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     constexpr int ta = A == Major::outer, tb = B == Major::outer;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilefoundry.codegen.cuda.attention_tiles import ATTENTION_THREADS, attention_blocks
+from tilefoundry.codegen.cuda.attention_tiles import attention_blocks, attention_threads
 from tilefoundry.codegen.cuda.authored.memory import BARRIER_TYPE
 from tilefoundry.codegen.cuda.authored.refusal import NotFollowed
 from tilefoundry.codegen.cuda.prims.schedules import warn_of_schedule
@@ -11,6 +11,7 @@ from tilefoundry.codegen.cuda.tiles import BARRIER
 from tilefoundry.ir.core.expr import Var
 from tilefoundry.ir.passes import Names
 from tilefoundry.ir.tir import (
+    BufferView,
     Let,
     MeshScope,
     PrimFunction,
@@ -51,17 +52,20 @@ def lower_attention(function: PrimFunction) -> PrimFunction:
         TensorType((product((*q.shape[:3], parts, width + 2)),), sum_dtype(q.dtype)), names.fresh("partial")
     )
     barrier = Var(BARRIER_TYPE, BARRIER)
+    in_memory = all(isinstance(operand, BufferView) for operand in stmt.operands)
+    plain = in_memory and stmt.kv_len is None and parts == 1
+    threads = attention_threads(q, k, width, plain)
     tile = TileAttend(
         stmt,
         dim,
         width,
-        ATTENTION_THREADS,
+        threads,
         partial if parts > 1 else None,
         barrier if parts > 1 else None,
     )
     levels = (
-        Topology("cta", attention_blocks(q, k, dim, width, parts)),
-        Topology("thread", ATTENTION_THREADS),
+        Topology("cta", attention_blocks(q, k, width, parts, threads)),
+        Topology("thread", threads),
     )
     mesh = Mesh(levels, Layout(tuple(level.extent for level in levels)), ("b", "t"))
     extents = dict.fromkeys(var for param in function.params for var in type_dim_vars(param.type))

@@ -5,7 +5,12 @@ from __future__ import annotations
 from tilefoundry.codegen.cpu.schedule.contraction import view_expr
 from tilefoundry.codegen.cpu.schedule.kernel import KernelSpec
 from tilefoundry.codegen.cpu.schedule.whole import inputs_of
-from tilefoundry.codegen.cuda.attention_tiles import ATTENTION_THREADS, attention_blocks, has_matrix_tiles
+from tilefoundry.codegen.cuda.attention_tiles import (
+    attention_blocks,
+    attention_threads,
+    has_matrix_tiles,
+    shared_rows,
+)
 from tilefoundry.codegen.cuda.schedule.instances import Instances
 from tilefoundry.codegen.cuda.statements import TileAttend
 from tilefoundry.ir.core.expr import Call, Expr, Var
@@ -34,9 +39,7 @@ def is_tiled(call: Call) -> bool:
     assert isinstance(q, TensorType) and isinstance(k, TensorType) and isinstance(v, TensorType)
     if not has_matrix_tiles(q.dtype, q.shape[3], v.shape[3]):
         return False
-    heads, shared = q.shape[1], k.shape[1]
-    per = heads // shared if isinstance(heads, int) and isinstance(shared, int) and shared else 1
-    rows = product((per, q.shape[2]))
+    rows = shared_rows(q, k)
     return not isinstance(rows, int) or rows > _FEW_ROWS
 
 
@@ -44,9 +47,8 @@ def tiled_instances(call: Call) -> Instances:
     """A block for every tile of rows."""
     q, k, v = (arg.type for arg in call.args[:3])
     assert isinstance(q, TensorType) and isinstance(k, TensorType) and isinstance(v, TensorType)
-    dims = (q.shape[3], v.shape[3])
-    blocks = attention_blocks(q, k, *dims, 1)  # type: ignore[arg-type]  # ints, as is_tiled says
-    return Instances(blocks, (ATTENTION_THREADS,), ("tile", "t"))
+    threads = attention_threads(q, k, v.shape[3], len(call.args) == 3)
+    return Instances(attention_blocks(q, k, v.shape[3], 1, threads), (threads,), ("tile", "t"))
 
 
 def tiled_statements(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStmt, ...]:
@@ -69,7 +71,10 @@ def tiled_statements(call: Call, spec: KernelSpec, names: Names) -> tuple[TirStm
         q, k, v, lengths[0] if lengths else None, call.attr("scale"), call.attr("causal"), call.attr("window"),
         call.attr("softcap"), indices, output, TileSchedule(), (store,),
     )  # fmt: skip
-    q_type, v_type = q.type, v.type
-    assert isinstance(q_type, TensorType) and isinstance(v_type, TensorType)
+    q_type, k_type, v_type = q.type, k.type, v.type
+    assert (
+        isinstance(q_type, TensorType) and isinstance(k_type, TensorType) and isinstance(v_type, TensorType)
+    )
     dims = (q_type.shape[3], v_type.shape[3])
-    return (TileAttend(attention, *dims, ATTENTION_THREADS),)  # type: ignore[arg-type,return-value]  # ints; a CUDA statement
+    threads = attention_threads(q_type, k_type, dims[1], not lengths)
+    return (TileAttend(attention, *dims, threads),)  # type: ignore[arg-type,return-value]  # ints; a CUDA statement

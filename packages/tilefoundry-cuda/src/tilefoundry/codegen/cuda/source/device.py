@@ -10,6 +10,7 @@ from tilefoundry.codegen.cpu.emit.source import written_buffers
 from tilefoundry.codegen.cuda.source.launch_order import overlaps
 from tilefoundry.codegen.cuda.source.matmul import FETCHING, shared_symbol
 from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
+from tilefoundry.codegen.cuda.source.tile_attention import attends_in_turns, shared_size_text
 from tilefoundry.codegen.cuda.statements import (
     Combine,
     Packs,
@@ -142,7 +143,7 @@ def _waits_itself(function: PrimFunction) -> bool:
 def takes_dynamic_shared(function: PrimFunction) -> bool:
     """Whether a launch gives the kernel shared memory, as much as its image says."""
     return any(
-        _fetches(stmt) or _lies_in_launch(stmt) or _is_staged(stmt)
+        _fetches(stmt) or attends_in_turns(stmt) or _lies_in_launch(stmt) or _is_staged(stmt)
         for stmt in inner_statements(function.body)
     )
 
@@ -153,8 +154,10 @@ def takes_turns(function: PrimFunction) -> bool:
 
 
 def meets_in_turns(function: PrimFunction) -> bool:
-    """Whether blocks take work in turns before they meet at a barrier, so that more than are resident cannot run."""
-    return any(isinstance(stmt, TileAttend) and stmt.barrier for stmt in inner_statements(function.body))
+    """Whether blocks take an attention's tiles in turns, so that more than are resident are no use, or cannot run because
+    all meet at a barrier."""
+    stmts = inner_statements(function.body)
+    return any(attends_in_turns(stmt) or (isinstance(stmt, TileAttend) and stmt.barrier) for stmt in stmts)
 
 
 def _resident(function: PrimFunction) -> str:
@@ -195,6 +198,11 @@ def _shared_size(function: PrimFunction, out: Writer) -> None:
         name = shared_symbol(symbol_of(function.name))
         out.line(f'extern "C" __device__ unsigned char {name}[{kib}] = {{}};')
     for stmt in inner_statements(function.body):
+        if attends_in_turns(stmt):
+            name = shared_symbol(symbol_of(function.name))
+            size = f"({shared_size_text(stmt)} + 1023) / 1024"
+            out.line(f'extern "C" __device__ unsigned char {name}[{size}] = {{}};')
+            return
         if _fetches(stmt):
             assert isinstance(stmt.lhs.type, TensorType) and isinstance(stmt.rhs.type, TensorType)
             kinds = f"{dtype_name(stmt.lhs.type.dtype)}, {dtype_name(stmt.rhs.type.dtype)}"

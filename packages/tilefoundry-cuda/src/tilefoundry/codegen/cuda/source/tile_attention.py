@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from tilefoundry.codegen.cpu.emit.scalars import dtype_name
+from tilefoundry.codegen.cuda.attention_tiles import RING_THREADS
 from tilefoundry.codegen.cuda.statements import TileAttend
 from tilefoundry.ir.tir import BufferView, Operand, TileAttention
 from tilefoundry.ir.types import TensorType
@@ -12,7 +13,19 @@ from tilefoundry.ir.types import TensorType
 if TYPE_CHECKING:
     from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
 
-__all__ = ["write_attention"]
+__all__ = ["attends_in_turns", "shared_size_text", "write_attention"]
+
+
+def attends_in_turns(stmt: object) -> TypeGuard[TileAttend]:
+    """Whether blocks take an attention's tiles in turns, out of shared memory that their launch gives them."""
+    return isinstance(stmt, TileAttend) and stmt.threads == RING_THREADS
+
+
+def shared_size_text(stmt: TileAttend) -> str:
+    """How many bytes of it a block takes."""
+    assert isinstance(stmt.attention.q.type, TensorType)
+    kind = dtype_name(stmt.attention.q.type.dtype)
+    return f"ops::attention_bytes<{kind}, {stmt.dim}, {stmt.width}, {stmt.threads}>()"
 
 
 def write_attention(to: DeviceEmitter, stmt: TileAttend) -> None:
@@ -28,8 +41,11 @@ def write_attention(to: DeviceEmitter, stmt: TileAttend) -> None:
         f"auto const task_ = ops::attention_task<{stmt.dim}, {stmt.width}, {own.schedule.split}>(q_, k_, v_, "
         f"{_counts(to, own)}, {sizes}, {_scores(own)});"
     )
-    out.line(f"constexpr int bytes_ = ops::attention_workspace_bytes<decltype(task_), {stmt.threads}>();")
-    out.line("alignas(1024) __shared__ unsigned char workspace_[bytes_];")
+    if attends_in_turns(stmt):
+        out.line("TILEFOUNDRY_DYNAMIC_SHARED(workspace_);")
+    else:
+        out.line(f"constexpr int bytes_ = ops::attention_workspace_bytes<decltype(task_), {stmt.threads}>();")
+        out.line("alignas(1024) __shared__ unsigned char workspace_[bytes_];")
     head = "auto const store_ = [&](int batch_, int head_, int query_, int element_, auto value_) {"
     with out.block(head, "};"):
         places = ("batch_", "head_", "query_", "element_")
