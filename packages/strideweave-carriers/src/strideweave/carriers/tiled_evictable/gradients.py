@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ... import registry
 from ...autograd.accumulate import in_class_of
 from ...layout import Layout
+from ...movement.interrupts import interrupts_deferred
 from ...tensor import Tensor, detached
 from ..torch_storage import plain_torch
 from .construction import like
@@ -54,9 +55,13 @@ def scattered(carrier: TiledEvictable, layout: Layout, selection: TileSelection,
     codes = selection.bind(core.geometry)
     plan = ask_policy(core, carrier._policy, codes, "backward")
     fresh = like(core, "zero")
+    form = _form(carrier, layout, selection)
     request = Request(core, "backward of project")
-    promote = enter(core, request, codes, plan, "backward of project")
-    _scatter_into(request, core, fresh, _form(carrier, layout, selection), codes, gradient, promote)
+
+    def begin() -> tuple[int, ...]:
+        return enter(core, request, codes, plan, "backward of project")
+
+    _scatter_into(request, core, fresh, form, codes, gradient, begin)
     return tiled(carrier, fresh, layout)
 
 
@@ -65,10 +70,14 @@ def from_dense(carrier: TiledEvictable, layout: Layout, gradient: Tensor) -> Ten
     core, selection = carrier._core, whole(carrier)
     fresh = like(core, "zero")
     request = Request(fresh, "backward")
-    with fresh.lock:
-        fresh.admit(request)
+
+    def begin() -> tuple[int, ...]:
+        with fresh.lock:
+            fresh.admit(request)
+        return ()
+
     codes = selection.bind(core.geometry)
-    _scatter_into(request, fresh, fresh, _form(carrier, layout, selection), codes, gradient, ())
+    _scatter_into(request, fresh, fresh, _form(carrier, layout, selection), codes, gradient, begin)
     return tiled(carrier, fresh, layout)
 
 
@@ -84,24 +93,23 @@ def _scatter_into(
     form: Packing,
     codes: tuple[int, ...],
     gradient: Tensor,
-    promote: tuple[int, ...],
+    begin: Callable[[], tuple[int, ...]],
 ) -> None:
-    held: list[Tensor] = []
+    """``begin`` enters the request and says what its policy promotes."""
 
-    def work() -> None:
+    def work(promote: tuple[int, ...]) -> None:
         placed = on_primary_class(fresh, gradient)
         placed.carrier.hold_for_read()
-        held.append(placed)
+        # However it ends; it goes on where the wait for it is cut short.
+        request.finish = request.abandon = placed.carrier.drop_read
         scatter = Scatter(request, fresh, codes, form, compact_values(fresh, placed))
         request.mark = scatter.mark
         scatter.run(promote, owner)
 
-    try:
-        submit(request, work)
-        request.completion.result()
-    finally:
-        for placed in held:
-            placed.carrier.drop_read()
+    with interrupts_deferred():
+        promote = begin()
+        submit(request, lambda: work(promote))
+    request.completion.result()
 
 
 def adopt(leaf: Tensor, gradient: Tensor) -> Tensor:
@@ -158,7 +166,13 @@ class pinned:
         self._request = Request(core, verb, keeps=True)
 
     def __enter__(self) -> None:
-        enter(self._core, self._request, self._codes, None, self._verb)
+        try:
+            with interrupts_deferred():
+                enter(self._core, self._request, self._codes, None, self._verb)
+        except KeyboardInterrupt:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
-        self._request.close()
+        with interrupts_deferred():
+            self._request.close()

@@ -6,10 +6,19 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ...movement.interrupts import interrupts_deferred
 from .acquire import acquire
 from .indices import settle_index
 from .request import Request
-from .requests import check_capacity, check_conflicts, check_readable, enter, refuse_within_policy, submit
+from .requests import (
+    check_capacity,
+    check_conflicts,
+    check_readable,
+    close_at_end,
+    enter,
+    refuse_within_policy,
+    submit,
+)
 from .selection import TileSelection, as_tile_set
 from .slots import Slot
 from .tensors import tile_rows
@@ -44,15 +53,26 @@ class Hold:
         check_conflicts(core, self._codes, "hold")
         check_readable(core, self._codes, "hold")
         request = Request(core, "hold", keeps=True)
-        enter(core, request, self._codes, None, "hold")
-        submit(request, lambda: acquire(core, request, self._codes, set(self._codes), self._found))
-        request.completion.result()
+        try:
+            with interrupts_deferred():
+                enter(core, request, self._codes, None, "hold")
+                submit(request, lambda: acquire(core, request, self._codes, set(self._codes), self._found))
+            request.completion.result()
+            self._settle_index()
+            with interrupts_deferred():
+                self._take(request)
+        except BaseException:
+            # The block is not entered, so nobody calls __exit__.
+            with interrupts_deferred():
+                self.__exit__() if self._request is not None else close_at_end(request)
+            raise
+        return self
+
+    def _take(self, request: Request) -> None:
         request.holder = threading.get_ident()
         self._request = request
-        self._settle_index()
-        with core.lock:
-            core.held.update(self._codes)
-        return self
+        with self._core.lock:
+            self._core.held.update(self._codes)
 
     def _settle_index(self) -> None:
         slots = [self._slots[c] for c in self._codes]
@@ -64,7 +84,9 @@ class Hold:
         self._slots.update(ready)
 
     def __exit__(self, *_: object) -> None:
-        if self._request is not None:
+        if self._request is None:
+            return
+        with interrupts_deferred():
             with self._core.lock:
                 self._core.held -= Counter(self._codes)
             self._core.mover.finish()

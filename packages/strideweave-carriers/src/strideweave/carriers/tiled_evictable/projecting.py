@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import no_tensor
 from ...movement.completion import AwaitResult
+from ...movement.interrupts import interrupts_deferred
 from ...tensor import Tensor, attach, detached
 from ..base import Carrier
 from .arriving import project_arriving
@@ -69,10 +70,12 @@ def project(
         carrier._ready("project")
     codes = chosen.bind(core.geometry, "project")
     form = _packing(carrier, tensor, chosen, order)
-    if destination is None and carrier._policy is None:
+    ordinary = destination is None and carrier._policy is None and core.in_torch
+    if ordinary and not core.mover.in_inference():
         handle = project_here(carrier, tensor, chosen, codes, form)
         if handle is None:
-            handle = project_arriving(carrier, tensor, chosen, codes, form)
+            with interrupts_deferred():
+                handle = project_arriving(carrier, tensor, chosen, codes, form)
         if handle is not None:
             return handle
     if destination is not None:
@@ -84,7 +87,8 @@ def project(
         check_conflicts(core, codes, "project")
         check_readable(core, codes, "project")
         plan = ask_policy(core, carrier._policy, codes, "projection")
-    return _begin(carrier, tensor, chosen, codes, form, destination, plan, prepared)
+    with interrupts_deferred():
+        return _begin(carrier, tensor, chosen, codes, form, destination, plan, prepared)
 
 
 def _packing(carrier: TiledEvictable, tensor: Tensor, selection: TileSelection, order: Order) -> Packing:

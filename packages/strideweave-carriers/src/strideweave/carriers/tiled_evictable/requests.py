@@ -156,7 +156,8 @@ def _resident(core: Core, codes: Iterable[int]) -> Iterator[TileRecord]:
 def submit(request: Request, work: Callable[[], None]) -> None:
     """Run ``work``, which submits the parts of a request that has entered, and end the request's first part.
 
-    A failure before anything was submitted is raised and undone; one after that comes from the handle.
+    A failure before anything was submitted is raised and undone; one after that comes from the handle. To be called,
+    like ``enter``, with interrupts put off: half a submission cannot be told from none.
     """
     try:
         work()
@@ -167,6 +168,12 @@ def submit(request: Request, work: Callable[[], None]) -> None:
         request.withdraw(error)
         raise
     request.end()
+
+
+def close_at_end(request: Request) -> None:
+    """Drop the pins that a request keeps, as soon as it has ended; one that failed has retired by itself."""
+    completion = request.completion
+    completion.add_callback(lambda: request.close() if completion.error is None else None)
 
 
 def codes_of(tiles: TileSet, core: Core, verb: str) -> tuple[int, ...]:

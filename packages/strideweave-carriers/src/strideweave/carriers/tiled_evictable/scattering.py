@@ -8,6 +8,7 @@ from ...autograd.mode import is_grad_enabled
 from ...autograd.node import Node
 from ...errors import no_tensor
 from ...movement.completion import AwaitMove
+from ...movement.interrupts import interrupts_deferred
 from ...tensor import Tensor, attach, detached
 from .construction import like
 from .core import Core
@@ -89,8 +90,6 @@ def scatter(
     tensor = type(carrier)._over(fresh, template.layout)
     result = tensor.carrier
     attach(tensor, _node(carrier, compact, template, chosen, reduction))
-    compact.carrier.hold_for_read()
-    carrier.hold_for_read()
 
     def let_go() -> None:
         compact.carrier.drop_read()
@@ -102,15 +101,18 @@ def scatter(
         return tensor
 
     request = Request(core, "scatter", finish=finish, abandon=let_go)
-    try:
-        promote = enter(core, request, codes, plan, "scatter", readable=reduction == "add")
-    except BaseException:
-        let_go()
-        raise
     base = core if reduction == "add" else None
-    work = Scatter(request, fresh, codes, form, compact_values(core, compact), base)
-    request.mark = work.mark
-    submit(request, lambda: work.run(promote, core))
+    with interrupts_deferred():
+        compact.carrier.hold_for_read()
+        carrier.hold_for_read()
+        try:
+            promote = enter(core, request, codes, plan, "scatter", readable=reduction == "add")
+        except BaseException:
+            let_go()
+            raise
+        work = Scatter(request, fresh, codes, form, compact_values(core, compact), base)
+        request.mark = work.mark
+        submit(request, lambda: work.run(promote, core))
     return AwaitMove(request.completion)
 
 
@@ -141,7 +143,6 @@ def update(carrier: TiledEvictable, selection: Any, compact: Any, reduction: Any
         carrier.require_live("update")
     _, codes, form = _checked(carrier, compact, full, selection, reduction, "update")
     refuse_own_storage(carrier, compact.carrier, "update compact")
-    compact.carrier.hold_for_read()
     position = {code: k for k, code in enumerate(codes)}
     values = compact_values(core, compact)
 
@@ -158,13 +159,15 @@ def update(carrier: TiledEvictable, selection: Any, compact: Any, reduction: Any
         return full  # type: ignore[return-value] # released carriers were refused
 
     entered: list[bool] = []
-    try:
-        completion = write_tiles(
-            core, codes, "update", write, blank=reduction == "replace", finish=finish,
-            abandon=lambda: (entered.append(True), compact.carrier.drop_read())[1],
-        )  # fmt: skip
-    except BaseException:
-        if not entered:
-            compact.carrier.drop_read()
-        raise
+    with interrupts_deferred():
+        compact.carrier.hold_for_read()
+        try:
+            completion = write_tiles(
+                core, codes, "update", write, blank=reduction == "replace", finish=finish,
+                abandon=lambda: (entered.append(True), compact.carrier.drop_read())[1],
+            )  # fmt: skip
+        except BaseException:
+            if not entered:
+                compact.carrier.drop_read()
+            raise
     return AwaitMove(completion)

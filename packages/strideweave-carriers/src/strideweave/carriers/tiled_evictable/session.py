@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from ...movement.interrupts import interrupts_deferred
 from ...tensor import Tensor
 from .acquire import acquire
 from .carrier import TiledEvictable
 from .core import Core
 from .plan import Purpose
 from .request import Request
-from .requests import ask_policy, check_conflicts, check_readable, enter, submit
+from .requests import ask_policy, check_conflicts, check_readable, close_at_end, enter, submit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,21 +56,28 @@ def session(
     for carrier in carriers:
         codes = tuple(range(carrier.geometry.tile_count))
         plans.append((carrier, codes, ask_policy(carrier._core, carrier._policy, codes, purpose)))
-    with ExitStack() as stack:
+    stack = ExitStack()
+    try:
         for held in sorted({t.carrier for t in tensors}, key=lambda c: c.serial):
-            held.hold_for_read()
-            stack.callback(held.drop_read)
+            with interrupts_deferred():
+                held.hold_for_read()
+                stack.callback(held.drop_read)
         for carrier, codes, plan in plans:
             core = carrier._core
             request = Request(core, verb, keeps=True)
-            promote = enter(core, request, codes, plan, verb)
-            reads = carrier in moved
-            submit(request, lambda c=core, r=request, w=codes, p=promote, m=reads: _acquire(c, r, w, p, m))
-            # A failed request has retired by itself; a successful one is closed at the end of the block.
+            with interrupts_deferred():
+                promote = enter(core, request, codes, plan, verb)
+                reads = carrier in moved
+                submit(
+                    request, lambda c=core, r=request, w=codes, p=promote, m=reads: _acquire(c, r, w, p, m)
+                )
+                stack.callback(close_at_end, request)
             request.completion.result()
-            stack.callback(request.close)
             stack.callback(core.mover.finish)
         yield
+    finally:
+        with interrupts_deferred():
+            stack.close()
 
 
 def _acquire(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from ...movement.interrupts import interrupts_deferred
 from .core import Core
 from .request import Request
 from .slots import Slot
@@ -71,15 +72,21 @@ def write_bytes(carrier: TiledEvictable, offset: int, data: bytes) -> None:
     """
     core = carrier._core
     code, within = divmod(offset, core.tile_bytes)
-    carrier.hold_for_write("set_value")
-    wrote = False
 
     def write(slots: list[tuple[int, Slot]]) -> None:
         ((_, slot),) = slots
         slot.slab.carrier.store_bytes(slot.place * core.tile_bytes + within, memoryview(data))
 
-    try:
-        write_tiles(core, (code,), "set_value", write, blank=False, finish=lambda: None).result()
-        wrote = True
-    finally:
-        carrier.drop_write(wrote)
+    entered: list[bool] = []
+    with interrupts_deferred():
+        carrier.hold_for_write("set_value")
+        try:
+            completion = write_tiles(
+                core, (code,), "set_value", write, blank=False, finish=lambda: carrier.drop_write(True),
+                abandon=lambda: (entered.append(True), carrier.drop_write(False))[1],
+            )  # fmt: skip
+        except BaseException:
+            if not entered:
+                carrier.drop_write(False)
+            raise
+    completion.result()

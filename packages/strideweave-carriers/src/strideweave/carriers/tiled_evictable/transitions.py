@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...movement.completion import Completion, settled
+from ...movement.interrupts import interrupts_deferred
 from .acquire import acquire
 from .core import Core
 from .eviction import Eviction
@@ -23,18 +24,19 @@ def promote(parts: Sequence[tuple[Core, tuple[int, ...]]], verb: str = "promote"
         check_capacity(core, codes, verb)
     request = Request(parts[0][0], verb, independent=True, atomic=True)
     request.cores = tuple(core for core, _ in parts)
-    with request.core.lock:
-        for core, codes in parts:
-            _check(core, codes, verb)
-        for core, codes in parts:
-            request.cover(core.table, core.table.many(codes))
-            core.admit(request)
 
     def work() -> None:
         for core, codes in parts:
             acquire(core, request, codes, set(codes), lambda ready, direct: None)
 
-    submit(request, work)
+    with interrupts_deferred():
+        with request.core.lock:
+            for core, codes in parts:
+                _check(core, codes, verb)
+            for core, codes in parts:
+                request.cover(core.table, core.table.many(codes))
+                core.admit(request)
+        submit(request, work)
     return request.completion
 
 
@@ -61,15 +63,16 @@ def evict(parts: Sequence[tuple[Core, tuple[int, ...]]], verb: str = "evict") ->
         RuntimeError: a tile is covered by another promotion or eviction, or is dirty over a read-only secondary.
     """
     evictions = [Eviction(core, verb, codes, False) for core, codes in parts]
-    with parts[0][0].lock:
-        for core, codes in parts:
-            _check(core, codes, verb)
-            _check_storable(core, codes, verb)
-        begun = [e for e in evictions if _concerns(e.core, e.codes)]
+    with interrupts_deferred():
+        with parts[0][0].lock:
+            for core, codes in parts:
+                _check(core, codes, verb)
+                _check_storable(core, codes, verb)
+            begun = [e for e in evictions if _concerns(e.core, e.codes)]
+            for eviction in begun:
+                eviction.claim()
         for eviction in begun:
-            eviction.claim()
-    for eviction in begun:
-        eviction.try_start()
+            eviction.try_start()
     return [e.completion if e in begun else settled(None) for e in evictions]
 
 
