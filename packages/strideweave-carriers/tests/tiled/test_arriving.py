@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import strideweave as sw
 from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, TileSet, arriving, projecting
 from strideweave.carriers.tiled_evictable.mover import _joined
-from strideweave.carriers.tiled_evictable.strips import strips
+from strideweave.carriers.tiled_evictable.strips import runs_of, strips
 from strideweave.movement.completion import Completion
 from strideweave.testing.faults import Fault, fail_at, gated
 
@@ -187,7 +187,7 @@ def test_runs_are_those_that_joining_bytes_gives(places, rng, size):
     """Some targets follow their sources, so that some tiles move together."""
     targets = [p if rng.random() < 0.6 else p + 64 for p in places]
     expected = _joined(sorted((p * size, t * size, size) for p, t in zip(places, targets, strict=True)))
-    assert strips(places, targets).runs(size) == expected
+    assert runs_of(strips(places, targets), size) == expected
 
 
 def test_a_thread_helps_until_it_has_what_it_needs():

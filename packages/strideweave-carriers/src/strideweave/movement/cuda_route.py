@@ -32,8 +32,7 @@ class Route:
 
     def __init__(self, origin: torch.Tensor, goal: torch.Tensor, nbytes: int, lane: Lane) -> None:
         self._origin, self._goal, self._nbytes, self._lane = origin, goal, nbytes, lane
-        # The address of piece k is the k-th of these: indexing a range costs less than a product in Python.
-        self._begins, self._ends = (_every(flat, nbytes).__getitem__ for flat in (origin, goal))
+        self._begins, self._ends = addresses(origin, nbytes), addresses(goal, nbytes)
 
     def leads(self, origin: torch.Tensor, goal: torch.Tensor) -> bool:
         """Whether it is the way from ``origin`` to ``goal``."""
@@ -101,7 +100,7 @@ class Route:
         nbytes, handle = self._nbytes, self._lane.handle
         for k, at in enumerate(sources):
             size = nbytes if lengths is None else nbytes * lengths[k]
-            status = calls.queue(self._ends(targets[k]), self._begins(at), size, handle)
+            status = calls.queue(self._ends[targets[k]], self._begins[at], size, handle)
             if status:
                 driver.refuse(status, f"copy of {size} bytes")
 
@@ -117,16 +116,23 @@ class Route:
             self._one_by_one(calls, sources, targets, lengths)
             return
         count, nbytes = len(sources), self._nbytes
-        words = array("Q", map(self._ends, targets))
-        words.extend(map(self._begins, sources))
-        words.extend([nbytes] * count if lengths is None else [nbytes * n for n in lengths])
-        at, _ = words.buffer_info()
+        begins, ends = self._begins, self._ends
+        words = [ends[to] for to in targets]
+        words += [begins[at] for at in sources]
+        words += [nbytes] * count if lengths is None else [nbytes * n for n in lengths]
+        kept = array("Q", words)
+        at, _ = kept.buffer_info()
         status = together(at, at + 8 * count, at + 16 * count, count, self._lane.handle)
         if status:
             driver.refuse(status, f"copy of {count} runs")
 
 
-def _every(flat: torch.Tensor, nbytes: int) -> range:
-    """The addresses of every piece of ``nbytes``."""
+LISTED = 1 << 12
+"""Pieces whose addresses are kept: looking one up takes a quarter of what reckoning it takes."""
+
+
+def addresses(flat: torch.Tensor, nbytes: int) -> Sequence[int]:
+    """The address of every piece of ``nbytes``."""
     begin, whole = flat.data_ptr(), flat.numel() * flat.element_size()
-    return range(begin, begin + whole, nbytes)
+    every = range(begin, begin + whole, nbytes)
+    return list(every) if len(every) <= LISTED else every

@@ -9,7 +9,6 @@ the look finds anything else nothing has changed, and the general way says what 
 from __future__ import annotations
 
 import _thread
-from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ...movement.interrupts import interrupts_deferred
@@ -30,15 +29,6 @@ if TYPE_CHECKING:
     from .core import Core
 
     Entered = tuple[Batch, list[TileRecord]]
-
-
-_STATE, _SECONDARY, _SLAB = (
-    attrgetter("claim", "transit", "valid", "primary"),
-    attrgetter("secondary"),
-    itemgetter(0),
-)
-_MISSING = None, None, True, None
-"""The state of a tile that has a value, is not on primary, and that nobody claims or moves."""
 
 
 class Arrival(Request):
@@ -136,15 +126,12 @@ def project_arriving(
 ) -> AwaitProjection | None:
     """The projection into a fresh carrier; None, with nothing changed, where more is to be asked or done.
 
-    The room for the values is found while they are on their way: what the allocator refuses, ``wait()`` raises.
+    The primary lies in torch storage, and the caller is not in inference mode. The room for the values is found while
+    they are on their way: what the allocator refuses, ``wait()`` raises.
     """
-    import torch
-
     core = carrier._core
     slabs = core.primary.slabs
-    if len(slabs) != 1 or not core.in_torch or core.budget is not None or core.deferred:
-        return None
-    if torch.is_inference_mode_enabled() or core.mover.is_captured():
+    if len(slabs) != 1 or core.budget is not None or core.deferred or core.mover.is_captured():
         return None
     with carrier._lock:
         if carrier._slot_busy or carrier._writers or carrier._released:
@@ -172,18 +159,29 @@ def _enter(core: Core, request: Request, codes: tuple[int, ...], slab: Slab) -> 
     with core.lock:
         if core.released:
             return None
-        missing = records = core.table.many(codes)
+        records = core.table.many(codes)
+        missing: list[TileRecord] = []
         ready: list[TileRecord] = []
-        # In one sweep each: a loop over records in Python takes as long as their copies do.
-        if list(map(_STATE, records)).count(_MISSING) < len(records):
-            ready, missing = _divided(records, slab)
-            if not missing:
+        origin: Slab | None = None
+        for record in records:
+            if record.claim is not None or record.transit is not None or not record.valid:
                 return None
-        origins = list(map(_SECONDARY, missing))
-        if not all(origins):
-            # A zero is no copy.
-            return None
-        if len(origins) > 1 and list(map(_SLAB, origins)).count(origins[0].slab) < len(origins):
+            slot = record.primary
+            if slot is None:
+                slot = record.secondary
+                if slot is None:
+                    # A zero is no copy.
+                    return None
+                if slot[0] is not origin:
+                    if origin is not None:
+                        return None
+                    origin = slot[0]
+                missing.append(record)
+            elif slot[0] is slab:
+                ready.append(record)
+            else:
+                return None
+        if not missing:
             return None
         request.pin_first(records)
         victims = _clean_victims(core, len(missing))
@@ -195,23 +193,6 @@ def _enter(core: Core, request: Request, codes: tuple[int, ...], slab: Slab) -> 
         batch = new_batch(core, request, missing, victims)
         core.active[request] = None
     return batch, ready
-
-
-def _divided(records: list[TileRecord], slab: Slab) -> tuple[list[TileRecord], list[TileRecord]]:
-    """Those on primary, and those that are missing: none, where one must be waited for or lies elsewhere."""
-    ready: list[TileRecord] = []
-    missing: list[TileRecord] = []
-    for record in records:
-        if record.claim is not None or record.transit is not None or not record.valid:
-            return [], []
-        slot = record.primary
-        if slot is None:
-            missing.append(record)
-        elif slot.slab is slab:
-            ready.append(record)
-        else:
-            return [], []
-    return ready, missing
 
 
 def _clean_victims(core: Core, count: int) -> list[TileRecord] | None:

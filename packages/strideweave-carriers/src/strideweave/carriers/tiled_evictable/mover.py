@@ -18,7 +18,7 @@ from ..base import Carrier
 from ..torch_storage import outside_inference
 from .indices import index_tensor
 from .slots import Slab
-from .strips import Strips
+from .strips import Strips, runs_of
 
 HERE = object()
 """The calling thread, where no stream is involved."""
@@ -93,6 +93,12 @@ class HostMover:
         """``prepare`` for a projection of ``codes``; refuses what a graph capture cannot hold."""
         return None
 
+    def in_inference(self) -> bool:
+        """Whether tensors that the calling thread makes can never be written; the primary lies in torch storage."""
+        import torch
+
+        return torch.is_inference_mode_enabled()
+
     def is_captured(self) -> bool:
         """Whether what the calling thread queues becomes part of a graph."""
         return False
@@ -149,7 +155,7 @@ class HostMover:
         A thread that waits for ``waited`` sees to it by itself. What this raises means that nothing was submitted.
         """
         origin, goal = source.carrier, target.carrier
-        part = transfer_for(type(origin), type(goal)).submit(origin, goal, moved.runs(size), DEMAND)
+        part = transfer_for(type(origin), type(goal)).submit(origin, goal, runs_of(moved, size), DEMAND)
         follow_part(part, ended, waited)
 
     def compute(self, job: Callable[[], None]) -> Completion[None]:

@@ -33,7 +33,7 @@ from .mover import CAPTURED, Ended, Move, failed, follow_part, grouped
 from .own_streams import own_stream
 from .prepared import UNORDERED, Prepared
 from .slots import Slab
-from .strips import Strips
+from .strips import Strips, runs_of
 
 if TYPE_CHECKING:
     import torch
@@ -54,6 +54,10 @@ class CudaMover:
         import torch
 
         self.device = device
+        # Looking a function of torch up takes as long as calling it.
+        self._current = torch._C._cuda_getDevice
+        self.in_inference: Callable[[], bool] = torch.is_inference_mode_enabled
+        """See ``HostMover.in_inference``."""
         self.is_captured: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing
         """See ``HostMover.is_captured``."""
 
@@ -162,20 +166,18 @@ class CudaMover:
         self, source: Slab, target: Slab, moved: Strips, size: int, ended: Ended, waited: Completion[Any]
     ) -> None:
         """See ``HostMover.carry``: on the copy stream, and without a hop where the driver can copy right away."""
-        import torch
-
         origin, goal = source.carrier, target.carrier
-        if type(goal) is CUDA and torch._C._cuda_getDevice() == self.device:
+        if type(goal) is CUDA and self._current() == self.device:
             if size >= SMALL and type(origin) is CPU and origin.is_pinned() and driver.is_there():
                 self._route(source, target, size).send(*moved, ended, waited)
                 return
-            straight = straight_to_device(origin, moved.runs(size))
+            straight = straight_to_device(origin, runs_of(moved, size))
             if straight is not None:
                 self._route(source, target, size).send_runs(straight, ended, waited)
                 return
         transfer = transfer_for(type(origin), type(goal))
         on = lane(self.device, _direction(origin, goal)).clear()
-        follow_part(self._submitted(transfer, origin, goal, moved.runs(size), DEMAND, on), ended, waited)
+        follow_part(self._submitted(transfer, origin, goal, runs_of(moved, size), DEMAND, on), ended, waited)
 
     def _route(self, source: Slab, target: Slab, size: int) -> Route:
         origin, goal = source.carrier._flat, target.carrier._flat  # type: ignore[attr-defined] # in torch storage
@@ -243,9 +245,7 @@ class CudaMover:
         Raises:
             RuntimeError: a graph is being captured, and not every tile is held.
         """
-        import torch
-
-        if torch._C._cuda_isCurrentStreamCapturing():
+        if self.is_captured():
             _require_held(core, codes)
             return CAPTURED
         return own_stream(self.device)

@@ -75,17 +75,15 @@ def project_here(
 ) -> AwaitProjection | None:
     """The projection into a fresh carrier; None, with nothing changed, where it takes more than one gather at once.
 
+    The primary lies in torch storage, and the caller is not in inference mode.
+
     Raises:
         RuntimeError: released meanwhile; a graph is being captured, and not every tile is held.
     """
-    import torch
-
     core = carrier._core
     prototype = core.primary.prototype
     # A write that another thread has begun is refused on the way that everything can take.
-    if not core.in_torch or torch.is_inference_mode_enabled() or carrier._writers:
-        return None
-    if core.table.lacks(codes[0]):
+    if carrier._writers or core.table.lacks(codes[0]):
         return None
     here = core.mover.here(core, codes, form.slots * core.dtype.itemsize)
     if here is None:

@@ -103,11 +103,11 @@ class TileSelection:
     def _codes(self, geometry: TileGeometry, what: str) -> tuple[int, ...]:
         if len(self.per_axis) != len(geometry.grid_shape):
             raise ValueError(f"{what}: the selection has rank {self.rank}, the grid {geometry.rank}")
-        first = self.per_axis[0]
+        first, *others = self.per_axis
         if max(first) >= geometry.grid_shape[0]:
             self._refuse_outside(geometry, what)
         # Mostly the first axis is chosen from, and the others have one tile.
-        if len(first) == prod(self._counts) and not any(map(any, self.per_axis[1:])):
+        if others.count(_FIRST) == len(others):
             return first
         codes: Sequence[int] = (0,)
         step = 1
