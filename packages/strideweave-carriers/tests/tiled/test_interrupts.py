@@ -1,4 +1,4 @@
-"""Ctrl-C while tiles are submitted or awaited. Oracle: the values before, and a carrier that has nothing left to end."""
+"""Ctrl-C while tiles are submitted or awaited. Oracle: values as before, and a carrier with nothing left to end."""
 
 from __future__ import annotations
 
