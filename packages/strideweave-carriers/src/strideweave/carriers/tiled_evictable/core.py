@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from .standing import Standing
 
 
+STAGE, LITTLE = 64 << 20, 4 << 20
+"""Bytes that pass primary at a time: at most, and however little primary may hold."""
+
+
 class Core:
     """State of one carrier: geometry, tiers as slot pools, the table, requests that have not ended."""
 
@@ -150,6 +154,11 @@ class Core:
     def busy(self) -> list[str]:
         """What has not ended, in words."""
         return sorted({r.what for r in self.active} | {e.what for e in self.deferred})
+
+    def staged_at_once(self) -> int:
+        """How many tiles pass primary together through storage beside it: no more than primary may hold, or little."""
+        bound = max(self.primary.limit * self.tile_bytes, LITTLE)
+        return max(1, min(STAGE, bound) // self.tile_bytes)
 
     # --- without the lock --------------------------------------------------------------------------------
 

@@ -20,9 +20,6 @@ from .tensors import flat_bits
 if TYPE_CHECKING:
     import torch
 
-STAGE = 64 << 20
-"""Bytes that pass through one staging carrier at a time."""
-
 
 class Queue:
     """Whether every copy of a projection is submitted, and the events after which they have run.
@@ -203,7 +200,7 @@ class Projection:
             self.request.submitted = True
             self.request.follow(parts, lambda error: self._streamed(error, len(stored)))
             return
-        per = max(1, STAGE // size)
+        per = self.core.staged_at_once()
         groups = [stored[k : k + per] for k in range(0, len(stored), per)]
         self.request.begin()
         try:

@@ -18,9 +18,6 @@ from .tensors import tile_rows
 if TYPE_CHECKING:
     import torch
 
-STAGE = 64 << 20
-"""Bytes of spilled tiles that pass through one staging carrier at a time."""
-
 Values = Callable[[], "torch.Tensor"]
 
 
@@ -57,7 +54,7 @@ class Scatter:
         self._group(self._placed, None)
         self.target.mover.seal(self.prepared)
         if self._spilled:
-            per = max(1, STAGE // self.target.tile_bytes)
+            per = self.target.staged_at_once()
             self._spill([self._spilled[k : k + per] for k in range(0, len(self._spilled), per)])
 
     def _allocate(self) -> None:

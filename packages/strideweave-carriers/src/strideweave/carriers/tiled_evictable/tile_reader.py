@@ -16,9 +16,6 @@ from .tensors import tile_rows
 if TYPE_CHECKING:
     import torch
 
-GROUP = 64 << 20
-"""Bytes of staging that one group may take."""
-
 
 def settle(parts: list[Completion[None]]) -> None:
     """Block until all have settled; raise the first failure."""
@@ -31,7 +28,7 @@ def settle(parts: list[Completion[None]]) -> None:
 
 def groups(core: Core, codes: Sequence[int]) -> Iterator[Sequence[int]]:
     """``codes`` in pieces that fit the staging."""
-    per = max(1, GROUP // core.tile_bytes)
+    per = core.staged_at_once()
     for k in range(0, len(codes), per):
         yield codes[k : k + per]
 
