@@ -120,7 +120,7 @@ def _after_room(
 ) -> None:
     """Evict tiles of carriers under the same budget, then acquire again; a victim that is needed by now stays."""
     request.begin()
-    request.submitted = True
+    request.submitted = request.made_room = True
     displaced = request.displaced
     request.bring_back = lambda then: restore(displaced, request.what, then)
     evictions = [Eviction.for_room(owner, request.what, code) for owner, code in victims]

@@ -37,7 +37,8 @@ class DeviceBudget:
         self.nbytes = nbytes
         self.used = 0
         self.lock = threading.Lock()
-        self._cores: list[Core] = []
+        self.cores: list[Core] = []
+        """What shares the bytes; under the lock."""
 
     def room(self) -> int:
         """Bytes that are free; under the lock."""
@@ -45,12 +46,12 @@ class DeviceBudget:
 
     def admit(self, cores: Sequence[Core]) -> None:
         """Take carriers in that are on no primary yet."""
-        self._cores.extend(cores)
+        self.cores.extend(cores)
 
     def dismiss(self, core: Core) -> None:
         """Take back all that a carrier has, which is released; under the lock."""
         self.used -= core.primary.used * core.tile_bytes
-        self._cores.remove(core)
+        self.cores.remove(core)
 
     def victims(self, core: Core, tiles: int) -> list[tuple[Core, int]]:
         """Tiles of any member to evict, least recently used first, so that ``core`` can place ``tiles`` more.
@@ -59,7 +60,7 @@ class DeviceBudget:
         """
         wanted = tiles * core.tile_bytes - self.room() % core.tile_bytes
         chosen: list[tuple[Core, int]] = []
-        for record, owner in merge(*(self._free(c) for c in self._cores), key=lambda item: item[0].stamp):
+        for record, owner in merge(*(self._free(c) for c in self.cores), key=lambda item: item[0].stamp):
             if wanted <= 0:
                 break
             chosen.append((owner, record.code))

@@ -30,6 +30,8 @@ class Request:
     what: str
     # What nearly every request leaves as it is stands here, and is not set again with each.
     independent = atomic = keeps = submitted = False
+    made_room = False
+    """Whether tiles of carriers under the same budget were sent away for it."""
     retained: frozenset[int] = frozenset()
     trailing: tuple[int, ...] = ()
     error: BaseException | None = None

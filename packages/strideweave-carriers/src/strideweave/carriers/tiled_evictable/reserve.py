@@ -71,6 +71,10 @@ def _place(
     if 0 < needed < len(wanted):
         wanted.sort(key=lambda r: r.code not in must)
     room = core.room()
+    if len(wanted) > room and not request.made_room:
+        found.make_room = _older_elsewhere(core, len(wanted) - room)
+        if found.make_room:
+            return
     victims = choose_victims(core, len(wanted) - room) if len(wanted) > room else []
     places = room + len(victims)
     own = _own_victims(core, request, must, found, needed - places) if needed > places else []
@@ -137,6 +141,14 @@ def choose_victims(core: Core, count: int) -> list[TileRecord]:
     return [core.table[r.code] for r in chosen]
 
 
+def _older_elsewhere(core: Core, count: int) -> list[tuple[Core, int]] | None:
+    """What must leave first so that ``count`` tiles find bytes, where some of it is another member's of the budget."""
+    if core.budget is None or core.primary.room() - core.room() < count:
+        return None
+    chosen = core.budget.victims(core, count)
+    return chosen if any(owner is not core for owner, _ in chosen) else None
+
+
 def _leaving(core: Core, count: int) -> list[Eviction]:
     """The evictions after earlier requests whose tiles are on their way out; none where that is not room enough."""
     core.table.enter_pins()
@@ -162,13 +174,24 @@ def _own_victims(
 
 
 def _shortage(core: Core, needed: int, places: int) -> str:
-    holders = sorted({what for r in core.table.touched() if r.primary is not None for what in r.holders()})
+    budget = core.budget
+    sharing = (core,) if budget is None else budget.cores
+    holders = sorted(
+        {what for c in sharing for r in c.table.touched() if r.primary is not None for what in r.holders()}
+    )
     dirty = (
         ""
         if core.can_store()
         else "; dirty tiles cannot be written back to a read-only tier without overlay="
     )
+    held = f"held by {', '.join(holders) or 'nobody'}{dirty}; wait for that work or raise"
+    if budget is not None and core.primary.room() >= needed:
+        return (
+            f"{core.name}: {needed} tile(s) of {core.tile_bytes} bytes must go onto primary, the budget of "
+            f"{budget.nbytes} bytes has {budget.nbytes - budget.used} free, {places} place(s) can be had; "
+            f"{held} the budget"
+        )
     return (
-        f"{core.name}: {needed} tile(s) must go onto primary, {places} of {core.primary.limit} place(s) can be had"
-        f"; held by {', '.join(holders) or 'nobody'}{dirty}; wait for that work or raise primary_capacity"
+        f"{core.name}: {needed} tile(s) must go onto primary, {places} of {core.primary.limit} place(s) can be had; "
+        f"{held} primary_capacity"
     )
