@@ -2,56 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from .. import registry
 from ..carriers.base import Carrier
 from ..layout import Layout
 from ..tensor import Tensor, detached
 
-Accumulate = Callable[[Tensor, Tensor], Tensor]
-Adopt = Callable[[Tensor, Tensor], Tensor]
-Begin = Callable[[Tensor, Tensor], Tensor]
-
-_sums: dict[type, Accumulate] = {}
-_leaves: dict[type, Adopt] = {}
-_seeds: dict[type, Begin] = {}
+Pairing = Callable[[Tensor, Tensor], Tensor]
 
 
-def register_gradients(cls: type[Carrier], accumulate: Accumulate, adopt: Adopt, begin: Begin) -> None:
-    """Say how gradients that touch ``cls`` are summed, how one becomes the ``grad`` of a leaf on ``cls``, and in what
-    form a backward ``begin(root, gradient)`` where root or gradient is on ``cls``.
+@dataclass(frozen=True, slots=True)
+class GradientRules:
+    """What is done with gradients that touch a carrier class.
+
+    ``accumulate(a, b)`` sums two of which one is on the class. ``adopt(leaf, gradient)`` makes one the ``grad`` of a
+    leaf on it. ``begin(root, gradient)`` gives the form in which a backward begins, where either is on it.
+    ``copy(gradient)`` gives one on it storage of its own.
     """
-    _sums[cls] = accumulate
-    _leaves[cls] = adopt
-    _seeds[cls] = begin
+
+    accumulate: Pairing
+    adopt: Pairing
+    begin: Pairing
+    copy: Callable[[Tensor], Tensor]
+
+
+_rules: dict[type, GradientRules] = {}
+
+
+def register_gradients(cls: type[Carrier], rules: GradientRules) -> None:
+    """Have ``rules`` say what is done with gradients that touch ``cls``."""
+    _rules[cls] = rules
 
 
 def as_seed(root: Tensor, gradient: Tensor) -> Tensor:
     """The caller's ``gradient`` of ``root``, detached, in the form in which ``root``'s node takes it."""
     seed = detached(gradient)
     for tensor in (root, gradient):
-        own = _seeds.get(type(tensor.carrier))
+        own = _rules.get(type(tensor.carrier))
         if own is not None:
-            return own(root, seed)
+            return own.begin(root, seed)
     return seed
+
+
+def apart(gradients: Sequence[Tensor], taken: Iterable[Carrier]) -> list[Tensor]:
+    """``gradients``, each with storage that neither another one nor ``taken`` has: whoever gets one may write it."""
+    known, out = {id(carrier) for carrier in taken}, []
+    for gradient in gradients:
+        if id(gradient.carrier) in known:
+            own = _rules.get(type(gradient.carrier))
+            gradient = (
+                own.copy(gradient) if own is not None else detached(in_class_of(gradient.carrier, gradient))
+            )
+        known.add(id(gradient.carrier))
+        out.append(gradient)
+    return out
 
 
 def accumulate(a: Tensor, b: Tensor) -> Tensor:
     """``a + b`` as a fresh tensor; each operand stays as it was. A class with a sum of its own decides."""
     for tensor in (a, b):
-        own = _sums.get(type(tensor.carrier))
+        own = _rules.get(type(tensor.carrier))
         if own is not None:
-            return own(a, b)
+            return own.accumulate(a, b)
     total = registry.call("add", _computable(a), _computable(b))
     return total if type(total.carrier) is type(a.carrier) else in_class_of(a.carrier, total)
 
 
 def as_leaf_gradient(leaf: Tensor, gradient: Tensor) -> Tensor:
     """``gradient`` as a detached value in exactly the leaf's class, type and shape."""
-    own = _leaves.get(type(leaf.carrier))
+    own = _rules.get(type(leaf.carrier))
     if own is not None:
-        return own(leaf, gradient)
+        return own.adopt(leaf, gradient)
     if gradient.dtype() is not leaf.dtype():
         gradient = registry.call("cast", _computable(gradient), leaf.dtype())
     if type(gradient.carrier) is not type(leaf.carrier):

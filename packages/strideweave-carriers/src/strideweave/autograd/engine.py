@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from ..carriers.base import Carrier
 from ..errors import no_tensor
 from ..tensor import Tensor, detached
-from .accumulate import accumulate, as_leaf_gradient, as_seed, ones_for
+from .accumulate import accumulate, apart, as_leaf_gradient, as_seed, ones_for
 from .mode import no_grad
 
 _commit = threading.Lock()
@@ -27,7 +28,7 @@ def backward(root: Tensor, gradient: Tensor | None, retain_graph: bool) -> None:
     seed = _seed(root, gradient)
     order = _ordered(root)
     found = _propagate(root, seed, order, lambda t: t.retains_grad())
-    _write(found)
+    _write(found, gradient)
     if not retain_graph:
         _free(order)
 
@@ -55,7 +56,10 @@ def grad(
     ids = {id(t) for t in wanted}
     found = {id(t): g for t, g in _propagate(output, seed, order, lambda t: id(t) in ids)}
     with no_grad():
-        results = tuple(as_leaf_gradient(t, found[id(t)]) if id(t) in found else None for t in wanted)
+        reached = {id(t): t for t in wanted if id(t) in found}
+        made = [as_leaf_gradient(t, found[key]) for key, t in reached.items()]
+        own = dict(zip(reached, apart(made, _carriers(gradient, reached.values())), strict=True))
+        results = tuple(own.get(id(t)) for t in wanted)
     if not retain_graph:
         _free(order)
     return results
@@ -123,13 +127,19 @@ def _propagate(
     return found
 
 
-def _write(found: list[tuple[Tensor, Tensor]]) -> None:
+def _write(found: list[tuple[Tensor, Tensor]], given: Tensor | None) -> None:
     # All new gradients are made before the first is written, so that a failure leaves every grad as it was.
     with _commit, no_grad():
-        made = [(t, as_leaf_gradient(t, g)) for t, g in found]
-        sums = [(t, g if t.grad is None else accumulate(t.grad, g)) for t, g in made]
-        for tensor, total in sums:
+        tensors = [t for t, _ in found]
+        made = [as_leaf_gradient(t, g) for t, g in found]
+        sums = [g if t.grad is None else accumulate(t.grad, g) for t, g in zip(tensors, made, strict=True)]
+        for tensor, total in zip(tensors, apart(sums, _carriers(given, tensors)), strict=True):
             tensor.grad = detached(total)
+
+
+def _carriers(given: Tensor | None, tensors: Iterable[Tensor]) -> list[Carrier]:
+    """Whose storage no gradient may have: that of the caller's gradient, and of the values themselves."""
+    return [t.carrier for t in (*tensors, given) if t is not None]
 
 
 def _free(order: list[Tensor]) -> None:

@@ -74,6 +74,13 @@ def accumulate(a: Tensor, b: Tensor) -> Tensor:
     return tiled(carrier, _sum(carrier._core, b.carrier._core), a.layout)
 
 
+def copy(gradient: Tensor) -> Tensor:
+    """A tiled gradient over a carrier of its own: the sum with one that has nothing but zeros."""
+    carrier = gradient.carrier
+    assert isinstance(carrier, TiledEvictable)
+    return tiled(carrier, _sum(carrier._core, like(carrier._core, "zero")), gradient.layout)
+
+
 def _sum(a: Core, b: Core) -> Core:
     ours, theirs = written(a), written(b)
     if set(ours) & set(theirs):

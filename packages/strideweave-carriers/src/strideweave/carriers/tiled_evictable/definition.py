@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...autograd.accumulate import register_gradients
+from ...autograd.accumulate import GradientRules, register_gradients
 from ..definition import CarrierDefinition, install_definition
 from . import direct
-from .accumulate import accumulate, begin
+from .accumulate import accumulate, begin, copy
 from .carrier import TiledEvictable
 from .facet import TiledResidencyFacet
 from .gradients import adopt
@@ -20,4 +20,4 @@ DEFINITION = CarrierDefinition(
 def install() -> None:
     """Install the definition and what becomes of gradients; called once, by the package."""
     install_definition(DEFINITION)
-    register_gradients(TiledEvictable, accumulate, adopt, begin)
+    register_gradients(TiledEvictable, GradientRules(accumulate, adopt, begin, copy))
