@@ -43,6 +43,7 @@ tensor = carrier.full_tensor()
 quiet = TiledEvictable(sw.CPU(0), sw.CPU(8), (4,), (2,))
 with gated("copy") as gate:
     handle = carrier.project(tensor, TileSelection([[1, 2]]))
+    held = carrier.hold(TileSet([(0,)]))
     gate.reached.wait(10)
     child = os.fork()
     if child == 0:
@@ -50,13 +51,16 @@ with gated("copy") as gate:
         seam.install(None)
         begun = time.perf_counter()
         refused = 0
-        for call in (handle.wait, carrier.wait_idle, lambda: carrier.project(tensor, TileSelection([[0]]))):
+        for call in (
+            handle.wait, carrier.wait_idle, lambda: carrier.project(tensor, TileSelection([[0]])),
+            held.__enter__, lambda: carrier.hold(TileSet([(0,)])),
+        ):
             try:
                 call()
             except sw.ForkedProcessError as error:
                 refused += "spawn" in str(error)
         good = quiet.project(quiet.full_tensor(), TileSelection([[3]])).wait().size() == 2
-        os._exit(0 if refused == 3 and good and time.perf_counter() - begun < 1 else 1)
+        os._exit(0 if refused == 5 and good and time.perf_counter() - begun < 1 else 1)
     gate.open()
     assert handle.wait().size() == 4
 _, status = os.waitpid(child, 0)

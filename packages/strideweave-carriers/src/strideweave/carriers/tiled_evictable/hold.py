@@ -16,7 +16,6 @@ from .requests import (
     check_readable,
     close_at_end,
     enter,
-    refuse_within_policy,
     submit,
 )
 from .selection import TileSelection, as_tile_set
@@ -38,8 +37,7 @@ class Hold:
     """
 
     def __init__(self, carrier: TiledEvictable, tiles: TileSelection | TileSet) -> None:
-        refuse_within_policy(carrier._core, "hold")
-        carrier.require_live("hold")
+        carrier._ready("hold")
         self._core = carrier._core
         self._codes = _ordered(tiles, carrier)
         self._request: Request | None = None
@@ -49,6 +47,7 @@ class Hold:
         if self._request is not None:
             raise RuntimeError("hold: this hold is in use already; call carrier.hold again")
         core = self._core
+        core.require_own_process("hold")
         check_capacity(core, self._codes, "hold")
         check_conflicts(core, self._codes, "hold")
         check_readable(core, self._codes, "hold")
