@@ -5,7 +5,9 @@ Oracle: the type of the error and the words that name subject and remedy.
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import struct
 
 import numpy
@@ -95,3 +97,14 @@ def test_a_picture_of_many_tiles_has_one_row_for_each():
     carrier.promote(TileSet([(0,)]))
     drawn = timeline_svg(carrier)
     assert drawn.count("<rect") == grid + 1 and drawn.count('<text x="2"') == grid
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_carrier_is_not_duplicated(duplicate):
+    full = sw.TiledEvictable.from_torch(torch.arange(4.0), (2,))
+    for carrier in (full.carrier, sw.CPU(2), sw.Generic([1.0])):
+        with pytest.raises(TypeError, match=f"{type(carrier).__name__}: a carrier owns its storage"):
+            duplicate(carrier)
+    if duplicate is not copy.copy:
+        with pytest.raises(TypeError, match="TiledEvictable: a carrier owns its storage"):
+            duplicate(full)

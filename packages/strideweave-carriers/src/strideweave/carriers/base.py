@@ -378,6 +378,12 @@ class Carrier(ABC):
             return bool(files) and overlap(files, other.file_extents())
         return mine < theirs + other.nbytes() and theirs < mine + self.nbytes()
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            f"{self._name()}: a carrier owns its storage, so it is neither copied nor pickled; move() its tensor to a "
+            "fresh carrier, or send another process the values (to_numpy) or the path of their file"
+        )
+
     def __repr__(self) -> str:
         if self._released:
             return f"<{self._name()} released>"
