@@ -105,9 +105,10 @@ def test_a_failing_copy(kind):
 @kinds
 @pytest.mark.spec("A55", "A104")
 def test_dirty_tiles_survive_eviction(kind):
+    """A thousand times, read right after the eviction's end."""
     carrier, _, _ = make(kind, primary_capacity=3)
-    for k in range(200):
-        piece = torch.randn(1, *TILE[1:]).bfloat16().cuda()
+    for k in range(1000):
+        piece = torch.randn(1, *TILE[1:], dtype=torch.bfloat16, device="cuda")
         # update lays compact out by the canonical Layout of the carrier
         carrier.update(choose(k % 8), sw.from_torch(piece)).wait()
         carrier.evict(tiles(k % 8))
