@@ -52,6 +52,12 @@ def narrow_weights() -> Function:
     return p.done(p("add", p("matmul", h, weights), p.param("b", (512,), "bf16")))
 
 
+def many_queries() -> Function:
+    p = Program("many_queries")
+    q, k = p.param("q", (2, 8, N, 128), "bf16"), p.param("k", (2, 2, N, 128), "bf16")
+    return p.done(p("attention", q, k, p.param("v", (2, 2, N, 64), "bf16"), causal=True))
+
+
 PROGRAMS = (
     shared.pointwise,
     shared.flat_bf16,
@@ -67,6 +73,7 @@ PROGRAMS = (
     linear_gated,
     one_row,
     narrow_weights,
+    many_queries,
 )
 
 

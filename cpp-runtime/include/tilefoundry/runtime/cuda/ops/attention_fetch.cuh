@@ -115,6 +115,12 @@ struct AttentionFetch {
       cp_async_wait<0>();
       announce();
     }
+    /// Wait until a slot is free; what was asked for is announced meanwhile.
+    __device__ void await(mbarrier& empty, unsigned parity) {
+      if (empty.is_done(parity)) return;
+      finish();
+      empty.wait(parity);
+    }
     __device__ void announce() {
       atom::proxy_fence();
       __syncwarp();
@@ -146,13 +152,16 @@ struct AttentionFetch {
   template <class Task>
   static __device__ void fetch_queries(Task const& task, RowTile const& tile, bool pieces, char* smem, Rings& rings,
                                        Announced& announced) {
-    rings.queries.slots.empty[0].wait(rings.queries.parity(rings.query_turn++) ^ 1u);
-    for (int c = static_cast<int>(threadIdx.x) % 128; c < rows * (dim / 8); c += 128) {
-      const int row = c / (dim / 8), piece = c % (dim / 8), n = tile.first + row;
-      const int head = tile.group * (task.heads / task.shared) + n / task.queries;
+    announced.await(rings.queries.slots.empty[0], rings.queries.parity(rings.query_turn++) ^ 1u);
+    constexpr int across = dim / 8, step = 128 / across;
+    const int thread = static_cast<int>(threadIdx.x) % 128, piece = thread % across, first = tile.first + thread / across;
+    int head = tile.group * (task.heads / task.shared) + first / task.queries, query = first % task.queries;
+    CUTE_NO_UNROLL
+    for (int row = thread / across; row < rows; row += step) {
       char* const to =
           smem + row / 64 * (64 * dim * 2) + piece / 8 * Shape::query_chunk + atom::swizzled(row % 64, piece % 8);
-      take_piece(task.q, tile.batch, head, n % task.queries, piece * 8, n < task.rows(), pieces, to);
+      take_piece(task.q, tile.batch, head, query, piece * 8, tile.first + row < task.rows(), pieces, to);
+      for (query += step; query >= task.queries; query -= task.queries) ++head;
     }
     announced.follow(rings.queries.slots.full[0]);
   }
@@ -164,7 +173,7 @@ struct AttentionFetch {
     constexpr int across = Extent / 8, step = 128 / across;  // a multiple of eight rows
     const int thread = static_cast<int>(threadIdx.x) % 128, first = thread / across, piece = thread % across;
     const int slot = pipe.slot(turn), left = tile.keys.to - start;
-    pipe.slots.empty[slot].wait(pipe.parity(turn++) ^ 1u);
+    announced.await(pipe.slots.empty[slot], pipe.parity(turn++) ^ 1u);
     char* const to = held + slot * (keys * Extent * 2) + piece / 8 * Shape::chunk + atom::swizzled(first, piece % 8);
     if (pieces) {
       auto const* const from = x.at(tile.batch, tile.group, start + first) + piece * 8;

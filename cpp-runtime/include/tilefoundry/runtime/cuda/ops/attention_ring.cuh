@@ -171,22 +171,71 @@ struct AttentionRing {
     atom::wgmma_fence_sums(in_a_row(mixed));
   }
 
-  /// Hand the warp's 16 rows over, by way of its own shared memory, so that lanes have neighbouring elements.
+  /// Where rows `lane / 4` and eight more of the warp belong.
+  struct Places {
+    int head[2], query[2];
+
+    template <class Task>
+    __device__ Places(Task const& task, RowTile const& tile, int first, int lane) {
+      CUTE_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        const int n = first + lane / 4 + r * 8;
+        head[r] = tile.group * (task.heads / task.shared) + n / task.queries, query[r] = n % task.queries;
+      }
+    }
+    /// Of row `row`, whose half of the 16 all lanes have in common; all lanes of a warp.
+    __device__ int head_of(int half, int row) const { return __shfl_sync(0xffffffffu, head[half], row % 8 * 4); }
+    __device__ int query_of(int half, int row) const { return __shfl_sync(0xffffffffu, query[half], row % 8 * 4); }
+  };
+
+  /// Hand the warp's 16 rows over, by way of its own shared memory.
   template <class Task, class Out>
   static __device__ void finish(Task const& task, RowTile const& tile, int first, int lane, OnlineRows const& own,
                                 Sums const& mixed, char* memory, Out const& out) {
-    float* const staged = reinterpret_cast<float*>(memory + static_cast<int>(threadIdx.x) / 32 * Shape::staged_bytes);
-    float share[2];
-    int head[2], query[2];
-    CUTE_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      const int n = first + lane / 4 + r * 8;
-      share[r] = Softmax::share(own, r);
-      head[r] = tile.group * (task.heads / task.shared) + n / task.queries, query[r] = n % task.queries;
+    char* const staged = memory + static_cast<int>(threadIdx.x) / 32 * Shape::staged_bytes;
+    const Places places(task, tile, first, lane);
+    const float share[2] = {Softmax::share(own, 0), Softmax::share(own, 1)};
+    __syncwarp();  // the rows before have been read
+    if constexpr (stdx::is_same_v<Out, StoredHeads<T>>) {
+      if (out.in_pieces()) {
+        store(task, tile, first, lane, places, share, mixed, staged, out);
+        return;
+      }
     }
+    hand_over(task, tile, first, lane, places, share, mixed, reinterpret_cast<float*>(staged), out);
+  }
+
+  /// As pieces of 16 bytes, neighbouring ones by neighbouring lanes.
+  template <class Task>
+  static __device__ void store(Task const& task, RowTile const& tile, int first, int lane, Places const& places,
+                               float const (&share)[2], Sums const& mixed, char* staged, StoredHeads<T> const& out) {
+    constexpr int pitch = (Width + 8) * 2, across = Width / 8, step = 32 / across;
+    static_assert(16 * pitch <= Shape::staged_bytes, "ops::attention: rows exceed the memory that they are staged in");
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r)
+      CUTE_UNROLL
+      for (int j = 0; j < Width / 8; ++j) {
+        const core::Pack<T, 2> two{{convert<T>(mixed[j][2 * r] * share[r]), convert<T>(mixed[j][2 * r + 1] * share[r])}};
+        *reinterpret_cast<core::Pack<T, 2>*>(staged + (lane / 4 + r * 8) * pitch + (j * 8 + lane % 4 * 2) * 2) = two;
+      }
+    __syncwarp();
+    CUTE_UNROLL
+    for (int i = 0; i < 16 / step; ++i) {
+      const int row = i * step + lane / across, piece = lane % across;
+      const int head = places.head_of(i * step / 8, row), query = places.query_of(i * step / 8, row);
+      auto const* const from = reinterpret_cast<core::Pack<T, 8> const*>(staged + row * pitch + piece * 16);
+      if (first + row < task.rows())
+        *reinterpret_cast<core::Pack<T, 8>*>(out.at(tile.batch, head, query) + piece * 8) = *from;
+    }
+  }
+
+  /// Element by element, neighbouring ones by neighbouring lanes.
+  template <class Task, class Out>
+  static __device__ void hand_over(Task const& task, RowTile const& tile, int first, int lane, Places const& places,
+                                   float const (&share)[2], Sums const& mixed, float* staged, Out const& out) {
     CUTE_UNROLL
     for (int begin = 0; begin < Width; begin += Shape::staged_columns) {
-      __syncwarp();
+      if (begin > 0) __syncwarp();
       CUTE_UNROLL
       for (int r = 0; r < 2; ++r)
         CUTE_UNROLL
@@ -198,12 +247,11 @@ struct AttentionRing {
       __syncwarp();
       CUTE_UNROLL
       for (int row = 0; row < 16; ++row) {
-        const int own_head = __shfl_sync(0xffffffffu, head[row / 8], row % 8 * 4);
-        const int own_query = __shfl_sync(0xffffffffu, query[row / 8], row % 8 * 4);
+        const int head = places.head_of(row / 8, row), query = places.query_of(row / 8, row);
         if (first + row >= task.rows()) continue;
         CUTE_UNROLL
         for (int e = 0; e < Shape::staged_columns; e += 32)
-          out(tile.batch, own_head, own_query, begin + e + lane, staged[row * Shape::staged_pitch + e + lane]);
+          out(tile.batch, head, query, begin + e + lane, staged[row * Shape::staged_pitch + e + lane]);
       }
     }
   }

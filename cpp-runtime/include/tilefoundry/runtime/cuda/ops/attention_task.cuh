@@ -45,6 +45,17 @@ __device__ ComputedHeads<T, Function> computed_heads(Function const& function) {
   return {function};
 }
 
+/// Results [batch, heads, length, width] in memory, rounded to T; steps in elements. To be handed over to where an
+/// attention asks for what is done with every element.
+template <class T>
+struct StoredHeads : HeadsInMemory<T> {
+  static_assert(!stdx::is_const_v<T>, "ops::StoredHeads: memory that results are written to cannot be const");
+  template <class Sum>
+  __device__ void operator()(int batch, int head, int row, int e, Sum value) const {
+    this->at(batch, head, row)[e * this->step[3]] = convert<T>(value);
+  }
+};
+
 /// An attention: `Dim` of queries and keys, `Width` of values, keys in `Parts` that are joined at the end.
 template <int Dim, int Width, int Parts, class Q, class K, class V, class Counts>
 struct AttentionTask {
@@ -115,12 +126,14 @@ __device__ inline int last_rows_first(int tiles, int heads, int item) {
 /// Tile number `item`: parts follow each other, then heads of keys, batch rows, tiles of rows. The last rows, which see
 /// the most keys where masks are causal, come first. A part is a run of whole key tiles, as even as they go.
 template <int Rows, int Keys, class Task>
-__device__ RowTile tile_of(Task const& task, index_t item) {
+__device__ RowTile tile_of(Task const& task, index_t number) {
   const int tiles = (task.rows() + Rows - 1) / Rows;
+  const unsigned shared = task.shared, batch = task.batch;
+  unsigned item = static_cast<unsigned>(number);  // there are no more tiles than blocks that a grid can have
   RowTile tile;
   tile.part = static_cast<int>(item % Task::parts), item /= Task::parts;
-  tile.group = static_cast<int>(item % task.shared), item /= task.shared;
-  tile.batch = static_cast<int>(item % task.batch), item /= task.batch;
+  tile.group = static_cast<int>(item % shared), item /= shared;
+  tile.batch = static_cast<int>(item % batch), item /= batch;
   tile.first = last_rows_first(tiles, task.heads / task.shared, static_cast<int>(item)) * Rows;
   tile.length = static_cast<int>(task.counts.of(tile.batch, task.keys));
   tile.keys = seen_by_some(task, tile.first, Rows, tile.length);

@@ -131,7 +131,7 @@ __device__ constexpr int attention_workspace_bytes() {
   return attention_tiles_impl::tier_t<stdx::remove_cv_t<Task>, Threads>::bytes;
 }
 
-/// The same for a task of operands of type T in memory, all of whose keys count, in one part.
+/// The same for a task of operands of type T in memory, all of whose keys count, in one part; any thread.
 template <class T, int Dim, int Width, int Threads>
 __device__ constexpr int attention_bytes() {
   return decltype(attention_tiles_impl::select_tier<T, Dim, Width, Threads, true>())::bytes;

@@ -69,6 +69,16 @@ struct alignas(8) mbarrier {
         : "memory");
     return done != 0;
   }
+  /// Whether phase `parity` has completed, at once.
+  __device__ bool is_done(unsigned parity) {
+    unsigned done;
+    asm volatile(
+        "{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+        : "=r"(done)
+        : "r"(address()), "r"(parity)
+        : "memory");
+    return done != 0;
+  }
   /// Block the calling thread until phase `parity` has completed.
   __device__ void wait(unsigned parity) {
     while (!try_wait(parity)) {

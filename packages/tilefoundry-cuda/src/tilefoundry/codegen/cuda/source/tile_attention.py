@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, TypeGuard
 from tilefoundry.codegen.cpu.emit.scalars import dtype_name
 from tilefoundry.codegen.cuda.attention_tiles import RING_THREADS
 from tilefoundry.codegen.cuda.statements import TileAttend
-from tilefoundry.ir.tir import BufferView, Operand, TileAttention
-from tilefoundry.ir.types import TensorType
+from tilefoundry.ir.core.expr import Var
+from tilefoundry.ir.tir import Apply, BufferView, Operand, Store, TileAttention
+from tilefoundry.ir.types import Dim, TensorType, dim_vars, substitute
+from tilefoundry.ir.types.dim import product
 
 if TYPE_CHECKING:
     from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
@@ -46,18 +48,58 @@ def write_attention(to: DeviceEmitter, stmt: TileAttend) -> None:
     else:
         out.line(f"constexpr int bytes_ = ops::attention_workspace_bytes<decltype(task_), {stmt.threads}>();")
         out.line("alignas(1024) __shared__ unsigned char workspace_[bytes_];")
-    head = "auto const store_ = [&](int batch_, int head_, int query_, int element_, auto value_) {"
-    with out.block(head, "};"):
+    stored = _stored_heads(own)
+    if stored is None:
+        _write_body(to, own)
+    else:
+        _write_stored(to, *stored)
+    memory = ""
+    if stmt.partial is not None and stmt.barrier is not None:
+        memory = f", {to.name(stmt.partial)}, reinterpret_cast<unsigned*>({to.name(stmt.barrier)})"
+    out.line(f"ops::attention<{stmt.threads}>(task_, workspace_, store_{memory});")
+
+
+def _write_body(to: DeviceEmitter, own: TileAttention) -> None:
+    """What is done with an element, as a function of its place and value."""
+    out = to.out
+    with out.block(
+        "auto const store_ = [&](int batch_, int head_, int query_, int element_, auto value_) {", "};"
+    ):
         places = ("batch_", "head_", "query_", "element_")
         for index, place in zip(own.indices, places, strict=True):
             out.line(f"[[maybe_unused]] const index_t {to.name(index)} = {place};")
         kind = dtype_name(own.output.type.dtype)  # type: ignore[union-attr]  # a scalar
         out.line(f"[[maybe_unused]] const {kind} {to.name(own.output)} = value_;")
         to.stmts(own.body)
-    memory = ""
-    if stmt.partial is not None and stmt.barrier is not None:
-        memory = f", {to.name(stmt.partial)}, reinterpret_cast<unsigned*>({to.name(stmt.barrier)})"
-    out.line(f"ops::attention<{stmt.threads}>(task_, workspace_, store_{memory});")
+
+
+def _stored_heads(own: TileAttention) -> tuple[Var, Dim, tuple[Dim, ...]] | None:
+    """Buffer, first element and steps along the indices, where all that is done with an element is to store it rounded
+    to the operands' type: whole rows can be stored then."""
+    if len(own.body) != 1 or not isinstance(own.body[0], Store):
+        return None
+    store = own.body[0]
+    dtype = store.buffer.type.dtype  # type: ignore[attr-defined]  # a tensor
+    value = store.value
+    if isinstance(value, Apply) and value.op == "cast" and dict(value.attrs)["dtype"] is dtype:
+        value = value.args[0]
+    if value != own.output or dtype is not own.q.type.dtype:  # type: ignore[union-attr]  # a tensor
+        return None
+    zeros: dict[str, Dim] = dict.fromkeys((index.name for index in own.indices), 0)
+    first = substitute(store.index, zeros)
+    steps = tuple(substitute(store.index, {**zeros, name: 1}) - first for name in zeros)
+    named = {var.name: var for var in dim_vars(store.index)}
+    linear = first
+    for name, step in zip(zeros, steps, strict=True):
+        linear = linear + (product((named[name], step)) if name in named else 0)
+    return (store.buffer, first, steps) if linear == store.index else None
+
+
+def _write_stored(to: DeviceEmitter, buffer: Var, first: Dim, steps: tuple[Dim, ...]) -> None:
+    kind = dtype_name(buffer.type.dtype)  # type: ignore[attr-defined]  # a tensor
+    base = to.name(buffer) + (f" + {to.dim(first)}" if first != 0 else "")
+    texts = ", ".join(f"index_t({to.dim(step)})" for step in steps)
+    to.out.line(f"ops::StoredHeads<{kind}> const store_{{{{{base}, {{{texts}}}}}}};")
 
 
 def _write_operand(to: DeviceEmitter, name: str, operand: Operand) -> None:
