@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy
 
-from ..carriers.tiled_evictable import TiledEvictable, TileSelection
+from ..carriers.tiled_evictable import TiledEvictable, TileSelection, TileSet
 from ..carriers.tiled_evictable.packing import ORDERS
 from ..operations.elementwise import add, mul
 from ..operations.reduce import reduce_sum
@@ -125,10 +125,17 @@ class Actions(World):
             self.refused(lambda: self.carrier.scatter(given, self.tensor, selection, kind), RuntimeError)
             return
         wanted = compact + self.assembled(selection) if adds else compact
+        # One that adds looks at tiles again when those that its plan promotes arrive: nobody can say in which order.
+        plan = None if adds else self.plan(codes)
+        if adds:
+            assert self.request(codes, None, cache=False)
+        elif plan is not None and len(plan.promote) and not self.request(codes, plan, cache=False):
+            self.refused(
+                lambda: self.carrier.scatter(given, self.tensor, selection, kind).wait(), RuntimeError
+            )
+            return
         result = self.carrier.scatter(given, self.tensor, selection, kind).wait()
-        for code in codes if adds else ():
-            if self.model.tiles[code].primary:
-                self.model.touch(code)
+        self.afterwards(plan)
         made = result.carrier
         assert isinstance(made, TiledEvictable)
         assert made.valid_tiles == selection.tile_set and result.version == 1 and made.is_mutable()
@@ -211,6 +218,34 @@ class Actions(World):
         else:
             assert self.model.make_resident(codes, set(codes), set(codes))
 
+    def hold(self) -> None:
+        """While tiles are held they are read in place; their eviction waits, and writing or releasing is refused."""
+        selection = self.selection()
+        codes = self.codes(selection)
+        if len(codes) > self.model.capacity:
+            self.refused(lambda: self.carrier.hold(selection).__enter__(), ValueError)
+            return
+        if not self.readable(codes):
+            self.refused(lambda: self.carrier.hold(selection).__enter__(), RuntimeError)
+            return
+        assert self.model.make_resident(codes, set(codes), set(codes))
+        with self.carrier.hold(selection):
+            grid = self.model.grid[0]
+            assert self.carrier.primary_tiles == TileSet((c % grid, c // grid) for c in self.model.recent)
+            compact = self.carrier.project(self.tensor, selection).wait()
+            assert numpy.array_equal(self.modes(compact), self.assembled(selection))
+            leaves = self.rng.random() < 0.5
+            eviction = self.carrier.evict_async(selection) if leaves else None
+            self.refused(self.carrier.release, RuntimeError)
+            self.refused(lambda: self.carrier.update(selection, compact), RuntimeError)
+            assert eviction is None or not eviction.done
+        for code in codes:
+            self.model.touch(code)
+        if eviction is not None:
+            eviction.wait()
+            for code in codes:
+                self.model.leave(code)
+
     def recency(self, codes: list[Code], evicts: bool) -> None:
         """A refused promotion has still used the tiles that were on primary."""
         if not evicts:
@@ -247,5 +282,5 @@ class Actions(World):
 
 ACTIONS = (
     *("project", "project", "promote", "evict", "update", "set_value"),
-    *("scatter", "operate", "backward", "fault", "overlap"),
+    *("scatter", "operate", "backward", "fault", "overlap", "hold"),
 )

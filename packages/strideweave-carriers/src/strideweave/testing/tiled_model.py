@@ -53,15 +53,23 @@ class Model:
         self.recent.append(code)
 
     def make_resident(
-        self, codes: list[Code], must: set[Code], pinned: set[Code], retained: set[Code] | None = None
+        self,
+        codes: list[Code],
+        must: set[Code],
+        pinned: set[Code],
+        retained: set[Code] | None = None,
+        cache: bool = True,
     ) -> bool:
-        """What a request that reads ``codes`` does to residency; False where it must be refused."""
+        """What a request that reads ``codes`` does to residency; False where it must be refused.
+
+        Without ``cache`` it brings only those in ``must`` onto primary.
+        """
         missing = []
         for code in codes:
             tile = self.tiles[code]
             if tile.primary:
                 self.touch(code)
-            elif code in must or tile.secondary:
+            elif code in must or (cache and tile.secondary):
                 missing.append(code)
         missing.sort(key=lambda c: c not in must)
         short = len(missing) - (self.capacity - len(self.recent))

@@ -171,15 +171,15 @@ class World:
         self.policy.next = ResidencyPlan(*sets)
         return self.policy.next
 
-    def request(self, codes: list[Code], plan: ResidencyPlan | None) -> bool:
+    def request(self, codes: list[Code], plan: ResidencyPlan | None, cache: bool = True) -> bool:
         """What a data request on ``codes`` under ``plan`` does; False where it must be refused."""
         if plan is None:
-            return self.model.make_resident(codes, set(), set(codes))
+            return self.model.make_resident(codes, set(), set(codes), cache=cache)
         promote = sorted(self.codes(plan.promote))
         retained = {c for c in self.codes(plan.retain) if self.model.tiles[c].primary}
         extra = [c for c in promote if c not in codes]
         return self.model.make_resident(
-            [*codes, *extra], set(promote), {*codes, *promote, *retained}, retained
+            [*codes, *extra], set(promote), {*codes, *promote, *retained}, retained, cache
         )
 
     def afterwards(self, plan: ResidencyPlan | None) -> None:
