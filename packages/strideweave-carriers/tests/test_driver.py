@@ -132,7 +132,7 @@ def test_the_default_stream_of_another_device_is_asked_on_that_device(library, m
     monkeypatch.setattr(torch.cuda, "device", Device)
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: current[-1], raising=False)
     # Whatever this machine has.
-    monkeypatch.setattr(driver, "_alone", lambda: False)
+    monkeypatch.setattr(driver, "alone", lambda: False)
     for name in ("copy", "stream_query", "stream_synchronize", "event_record", "wait_event"):
         found = getattr(library, name)
         monkeypatch.setattr(

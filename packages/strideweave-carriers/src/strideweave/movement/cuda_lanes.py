@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .. import seam
 from . import driver
 from .bursts import Turn
+from .captures import beside_captures
 from .completion import Completion
 from .convoy import FULL, LONGEST, Convoy
 from .flight import Flight
@@ -100,7 +101,8 @@ class Marks:
         try:
             event = self._free.pop()
         except IndexError:
-            event = driver.Event(self._stream)
+            with beside_captures():
+                event = driver.Event(self._stream)
         event.record()
         return event
 
@@ -109,7 +111,8 @@ class Marks:
         try:
             event = self._free.pop()
         except IndexError:
-            event = driver.Event(self._stream)
+            with beside_captures():
+                event = driver.Event(self._stream)
         event.record_bound(calls)
         return event
 

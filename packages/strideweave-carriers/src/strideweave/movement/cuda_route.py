@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import seam
 from . import driver
-from .captures import leave_captures, pass_captures
+from .captures import beside_captures
 from .completion import Completion
 from .cuda_lanes import Lane, follow
 from .reaper import Settle
@@ -72,18 +72,16 @@ class Route:
             seam.enter_each("copy", count)
         on = self._lane
         calls = driver.bound(on.device)
-        before = pass_captures()
+        stream = on.clear()
         try:
-            stream = on.clear()
-            try:
-                queue(calls, *copies)
-                event = on.marks.take_bound(calls)  # type: ignore[arg-type] # the driver is there
-            except BaseException:
-                # Some may be queued already; their memory may be given back afterwards.
+            # Copies of page-locked memory and records of events leave captures of other threads alone in any mode.
+            queue(calls, *copies)
+            event = on.marks.take_bound(calls)  # type: ignore[arg-type] # the driver is there
+        except BaseException:
+            # Some may be queued already; their memory may be given back afterwards.
+            with beside_captures():
                 stream.synchronize()
-                raise
-        finally:
-            leave_captures(before)
+            raise
         # Waking the reaper takes as long as a copy: it looks by itself in a while, and who waits sees to it.
         follow(on.reaper, on.marks, event, ended, waited, not waited.urgent, (self._origin, self._goal))
 

@@ -116,7 +116,7 @@ _bound = threading.local()
 
 
 @cache
-def _alone() -> bool:
+def alone() -> bool:
     """Whether there is one device, so that every context is its."""
     import torch
 
@@ -138,7 +138,7 @@ def _on(stream: torch.cuda.Stream, call: Callable[..., int], *args: Any) -> int:
     """
     if getattr(_bound, "generation", None) != forks.generation:
         _bind(stream)
-    if not stream.cuda_stream and not _alone():
+    if not stream.cuda_stream and not alone():
         import torch
 
         if torch._C._cuda_getDevice() != stream.device_index:
@@ -183,7 +183,7 @@ def copy(target: int, source: int, nbytes: int, stream: torch.cuda.Stream) -> No
         RuntimeError: the driver refuses; nothing was queued.
     """
     raw = stream.cuda_stream
-    if (raw or _alone()) and getattr(_bound, "generation", None) == forks.generation:
+    if (raw or alone()) and getattr(_bound, "generation", None) == forks.generation:
         # As ``_on`` would, which takes as long as a small copy.
         status = _calls().queue(target, source, nbytes, raw)  # type: ignore[union-attr] # the caller has asked
     else:
@@ -272,7 +272,7 @@ class Event:
     def record(self) -> None:
         """Stand for everything queued so far on the stream that the event was made for."""
         stream, raw = self.stream, self._raw
-        if (raw or _alone()) and getattr(_bound, "generation", None) == forks.generation:
+        if (raw or alone()) and getattr(_bound, "generation", None) == forks.generation:
             status = _calls().event_record(self._handle, raw)  # type: ignore[union-attr] # it was made
         else:
             status = _on(stream, _calls().event_record, self._handle, raw)  # type: ignore[union-attr] # likewise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import os
 import signal
 import sys
 import threading
@@ -13,6 +15,15 @@ _SIGINT = int(signal.SIGINT)
 _plain = sys.modules.get("_signal", signal)
 _get_handler = getattr(_plain, "getsignal", signal.getsignal)
 _set_handler = getattr(_plain, "signal", signal.signal)
+_main = threading.main_thread().ident
+
+
+def _after_fork() -> None:
+    global _main
+    _main = _thread.get_ident()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class interrupts_deferred:
@@ -24,7 +35,7 @@ class interrupts_deferred:
         self._before: Any = None
         self._noted: tuple[int, FrameType | None] | None = None
         # Python runs handlers on the main thread only.
-        if threading.get_ident() != threading.main_thread().ident:
+        if _thread.get_ident() != _main:
             return
         handler = _get_handler(_SIGINT)
         if callable(handler):

@@ -167,7 +167,7 @@ class CudaMover:
     ) -> None:
         """See ``HostMover.carry``: on the copy stream, and without a hop where the driver can copy right away."""
         origin, goal = source.carrier, target.carrier
-        if type(goal) is CUDA and self._current() == self.device:
+        if type(goal) is CUDA and (driver.alone() or self._current() == self.device):
             if size >= SMALL and type(origin) is CPU and origin.is_pinned() and driver.is_there():
                 self._route(source, target, size).send(*moved, ended, waited)
                 return
