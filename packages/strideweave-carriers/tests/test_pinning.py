@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import threading
 
 import pytest
 import torch
@@ -11,8 +13,9 @@ import strideweave as sw
 from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, TileSet
 from strideweave.carriers.tiled_evictable.mover import HostMover
 from strideweave.carriers.tiled_evictable.mover_cuda import CudaMover
-from strideweave.movement import pinning
+from strideweave.movement import page_locks, pinning
 from strideweave.movement.pinning import PAGE, Pinning
+from strideweave.movement.retirement import retirement
 from strideweave.movement.transfer import Run
 
 
@@ -34,9 +37,14 @@ def driver(monkeypatch):
         return True
 
     monkeypatch.setattr(pinning, "_lock_pages", lock)
-    monkeypatch.setattr(pinning, "_unlock_pages", locked.pop)
+    monkeypatch.setattr(page_locks, "unlock", lambda address: 0 if locked.pop(address) else 1)
     monkeypatch.setattr(pinning, "CHUNK", 4 * PAGE)
     return locked
+
+
+def settled():
+    gc.collect()
+    return retirement().settle(20)
 
 
 def within(locked, start, nbytes):
@@ -71,7 +79,7 @@ def test_runs_are_cut_so_that_each_lies_in_one_locked_chunk(driver, end, shift):
         assert sum(c.nbytes for c in pieces) == run.nbytes
         assert all(c.source - run.source == c.target - run.target for c in pieces)
     mine.undo()
-    assert not driver and not mine.holds(runs, end)
+    assert settled() and not driver and not mine.holds(runs, end)
 
 
 def test_exhausted_memory_is_asked_for_once(driver):
@@ -84,19 +92,33 @@ def test_exhausted_memory_is_asked_for_once(driver):
     assert not mine.make([Run(0, 0, 30 * PAGE)], 0), "a refused chunk is not asked for again"
     assert mine.holds([Run(0, 0, PAGE)], 0)
     mine.undo()
-    assert not driver
+    assert settled() and not driver
 
 
-def test_memory_outlives_its_carrier_until_it_is_unlocked(driver):
+def test_memory_outlives_its_carrier_until_it_is_unlocked(driver, monkeypatch):
+    """Oracle: what its bytes are when the driver is told to let go, on the thread that waits for that."""
+    gate, seen, unlock = threading.Event(), [], page_locks.unlock
+
+    def late(address):
+        gate.wait(20)
+        seen.append(
+            (threading.current_thread().name, ctypes.string_at(address, 4 * PAGE) == bytes([7]) * 4 * PAGE)
+        )
+        return unlock(address)
+
+    monkeypatch.setattr(page_locks, "unlock", late)
     carrier = sw.CPU(512 * PAGE, dtype=sw.UInt8)
     carrier.pin_lazily()
     assert carrier.pinning.make([Run(0, 0, 512 * PAGE)], 0)
+    carrier.flat().fill_(7)
     assert sum(driver.values()) >= 512 * PAGE
     del carrier
     gc.collect()
-    assert driver and pinning._ended, "a finaliser calls no driver"
-    pinning.drain()
-    assert not driver and not pinning._ended
+    others = [torch.zeros(512 * PAGE, dtype=torch.uint8) for _ in range(4)]
+    assert len(driver) == 128, "a finaliser calls no driver"
+    gate.set()
+    assert settled() and not driver
+    assert seen == [("strideweave-unlock", True)] * 128 and not any(one.any() for one in others)
 
 
 def test_release_unlocks(driver):
@@ -104,7 +126,7 @@ def test_release_unlocks(driver):
     carrier.pin_lazily()
     carrier.pinning.make([Run(0, 0, 1)], 1)
     carrier.release()
-    assert not driver and carrier.pinning is None
+    assert carrier.pinning is None and settled() and not driver
 
 
 def test_memory_that_only_a_tiled_carrier_knows_is_prepared_for_a_device(monkeypatch):

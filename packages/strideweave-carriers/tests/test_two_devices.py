@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import strideweave as sw
+from strideweave.movement.locked import rounded_by_torch
+from strideweave.movement.retirement import retirement
 
 pytestmark = [pytest.mark.gpu, pytest.mark.two_gpus, pytest.mark.spec("cuda-movement")]
 
@@ -110,3 +112,23 @@ def test_a_capture_on_a_device_that_is_not_current_is_refused(pinned):
         graph.replay()
         torch.cuda.synchronize()
     assert y.tolist() == [2.0] * 4 and sw.move(source, target).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("current", [0, 1])
+@pytest.mark.parametrize("device", [0, 1])
+def test_memory_of_the_exact_size_is_locked_for_both_and_outlives_its_copies(current, device):
+    """Made and dropped under one device while another copies it. Oracle: the values written."""
+    words = torch.arange(12 << 20, dtype=torch.int32)
+    with torch.cuda.device(current):
+        carrier = sw.CPU(words.numel(), dtype=sw.Int32, pinned=True)
+        assert rounded_by_torch(carrier.nbytes()) and carrier.is_pinned()
+        carrier.flat().copy_(words)
+    target = torch.zeros(words.numel(), dtype=torch.int32, device=device)
+    with torch.cuda.device(device):
+        torch.cuda.synchronize()
+        torch.cuda._sleep(200_000_000)
+        target.copy_(carrier.flat(), non_blocking=True)
+        assert not torch.cuda.current_stream().query(), "torch's own copy returned at once"
+    carrier.release()
+    assert retirement().settle(30)
+    assert torch.equal(target.cpu(), words)

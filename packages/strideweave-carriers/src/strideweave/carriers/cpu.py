@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import seam
 from ..dtypes import DType
+from ..movement.locked import locked_bytes, rounded_by_torch
 from ..movement.pinning import Pinning, owns_pages
 from . import hostmemory
 from .arguments import as_count, default_dtype
 from .base import Carrier
 from .pages import Pages
 from .sealed import sealed
-from .torch_storage import WHOLE_PAGES, TorchStorage, allocate_flat, no_slots
+from .torch_storage import WHOLE_PAGES, TorchStorage, allocate_flat, no_slots, outside_inference
 
 if TYPE_CHECKING:
     import torch
@@ -22,12 +24,15 @@ class CPU(TorchStorage):
     """``CPU(size)`` owns fresh memory, zero unless ``empty``; ``CPU(size, pointer)`` uses memory of the caller's.
 
     ``pointer`` is an address that stays valid until ``release``; the caller keeps its owner alive and frees
-    it. ``pinned=True`` takes page-locked memory, which devices copy from and to at full speed; it needs CUDA. It comes
-    from torch, which takes the next power of two and keeps it for later; ``pin_lazily`` locks what there is.
+    it. ``pinned=True`` takes page-locked memory, which devices copy from and to at full speed; it needs CUDA. A graph
+    that was captured over it reads and writes that memory whenever it is replayed: keep the carrier for as long.
+    ``pin_lazily`` locks what there is.
 
     Raises:
         TypeError: ``size`` or ``pointer`` is no integer, or ``dtype`` no element type.
         ValueError: a negative size, a null pointer with a size, or a pointer that is not aligned to ``dtype``.
+        RuntimeError: no CUDA device for page-locked memory, or the driver locks no more.
+        MemoryError: the system gives no more.
     """
 
     def __init__(
@@ -170,6 +175,11 @@ def _pinned(count: int, dtype: DType, empty: bool):
 
     if not torch.cuda.is_available():
         raise RuntimeError("CPU(pinned=True): page-locked memory needs a CUDA device; leave pinned out here")
+    nbytes = count * dtype.itemsize
+    if rounded_by_torch(nbytes):
+        seam.enter("allocate")
+        with outside_inference():
+            return locked_bytes(nbytes).view(dtype.torch())
     flat = allocate_flat(count, dtype, "cpu", True).pin_memory()
     if not empty:
         flat.view(torch.uint8).zero_()

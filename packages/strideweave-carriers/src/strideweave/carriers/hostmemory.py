@@ -12,7 +12,12 @@ PAGE = 4096
 
 def view(address: int, nbytes: int) -> memoryview:
     """A writable byte view of memory that the caller keeps alive."""
-    return memoryview(_array(nbytes).from_address(address)).cast("B")
+    return memoryview(array(address, nbytes)).cast("B")
+
+
+def array(address: int, nbytes: int) -> Any:
+    """The same as an array of ctypes, which other objects can be hung on."""
+    return _array(nbytes).from_address(address)
 
 
 @lru_cache(maxsize=256)

@@ -3,25 +3,22 @@
 For memory that tiles are copied from again and again. A chunk is registered by the worker whose copy first touches it,
 which takes a little longer than that copy; afterwards copies go straight. Where the system gives no more page-locked
 memory the chunk stays as it is and its copies pass through the staging buffers.
-
-The driver is asked rather than the runtime: a refusal by the runtime would come up again as the error of whatever is
-launched next.
 """
 
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import cache
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import forks
 from ..carriers.hostmemory import PAGE
+from . import page_locks
+from .retirement import retirement
 from .transfer import Run
 
 if TYPE_CHECKING:
@@ -29,23 +26,10 @@ if TYPE_CHECKING:
 
 CHUNK = 8 << 20
 """Bytes that are registered at once: the driver does nothing else meanwhile."""
-PORTABLE = 1
-"""The driver's flag for memory that is page-locked for every context."""
-
-
-@cache
-def _driver() -> ctypes.CDLL | None:
-    try:
-        return ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
 
 
 def _lock_pages(address: int, nbytes: int) -> bool:
-    driver = _driver()
-    if driver is None:
-        return False
-    return driver.cuMemHostRegister_v2(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), PORTABLE) == 0
+    return page_locks.lock(address, nbytes) == 0
 
 
 def owns_pages(flat: torch.Tensor) -> bool:
@@ -58,14 +42,15 @@ def owns_pages(flat: torch.Tensor) -> bool:
     return storage.data_ptr() <= first and last <= storage.data_ptr() + storage.nbytes()
 
 
-def _unlock_pages(address: int) -> None:
-    driver = _driver()
-    if driver is not None:
-        driver.cuMemHostUnregister(ctypes.c_void_p(address))
+@dataclass(frozen=True, slots=True)
+class _Chunks:
+    """The locked parts of a tensor that somebody else allocated; see ``Retired``."""
 
+    flat: torch.Tensor
+    addresses: list[int]
 
-_ended: deque[tuple[torch.Tensor, list[int]]] = deque()
-"""Memory whose carrier is gone, kept until its pages are unlocked. Finalisers fill it: they may not call a driver."""
+    def free(self) -> None:
+        """Nothing to do: the tensor goes with this object."""
 
 
 class Pinning:
@@ -78,7 +63,9 @@ class Pinning:
         self._known: dict[int, bool] = {}
         self._lock = threading.Lock()
         self._locked: list[int] = []
-        self._finalizer = weakref.finalize(self, _ended.append, (flat, self._locked))
+        self._flat, self._retirement = flat, retirement()
+        # A finaliser may not call the driver, and copies may be under way.
+        self._finalizer = weakref.finalize(self, self._retirement.retire, _Chunks(flat, self._locked))
         # At exit the context goes first; the hook below has unlocked everything by then.
         self._finalizer.atexit = False
         self._born = forks.generation
@@ -102,7 +89,7 @@ class Pinning:
 
     def make(self, runs: Sequence[Run], end: int) -> bool:
         """Lock what ``runs`` touch; whether all of it is locked. A context is current."""
-        drain()
+        self._retirement.start()
         return all(self._lock_chunk(chunk) for chunk in sorted(set(self._chunks(runs, end))))
 
     def _chunks(self, runs: Sequence[Run], end: int) -> Iterator[int]:
@@ -121,33 +108,27 @@ class Pinning:
             return self._known[chunk]
 
     def undo(self) -> None:
-        """Unlock everything; no copy is under way."""
-        if self._born != forks.generation:
-            return
+        """Have everything unlocked, once the devices have done what they were given."""
         with self._lock:
             self._known.clear()
+            chunks = _Chunks(self._flat, self._locked[:])
+            self._locked.clear()
+        if chunks.addresses:
+            self._retirement.retire(chunks)
+
+    def unlock_now(self) -> None:
+        """Unlock everything, at exit."""
+        if self._born == forks.generation:
             while self._locked:
-                _unlock_pages(self._locked.pop())
+                page_locks.unlock(self._locked.pop())
 
 
 _living: weakref.WeakSet[Pinning] = weakref.WeakSet()
 
 
-def drain() -> None:
-    """Unlock what belongs to carriers that are gone."""
-    while _ended:
-        try:
-            _, addresses = _ended.popleft()
-        except IndexError:
-            return
-        while addresses:
-            _unlock_pages(addresses.pop())
-
-
 def _at_exit() -> None:
     for pinning in tuple(_living):
-        pinning.undo()
-    drain()
+        pinning.unlock_now()
 
 
 atexit.register(_at_exit)
@@ -156,7 +137,6 @@ atexit.register(_at_exit)
 def _after_fork() -> None:
     """What the parent has locked is its own to unlock, and the child cannot use the driver."""
     _living.clear()
-    _ended.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
