@@ -58,7 +58,7 @@ def write_tiles(
             if record.needed() or record.claim or (record.transit and record.transit not in passing):
                 raise RuntimeError(
                     f"{verb}: tile {core.geometry.coordinate(record.code)} is needed by an incomplete "
-                    f"{record.holders()[0]}; wait() for its handle first, leave the block of a hold, or call wait_idle()"
+                    f"{record.holders()[0]}; wait() for its handle, leave the block of a hold, or call wait_idle()"
                 )
             if not blank and not record.valid:
                 raise RuntimeError(
