@@ -44,14 +44,13 @@ class LRU:
         self._lock = threading.Lock()
 
     def plan(self, required: TileSet, purpose: str) -> ResidencyPlan:
-        """Promote what is required and will stay; evict what fell out."""
+        """Evict what fell out. What is required comes onto primary where there is room, and demands none."""
         with self._lock:
             for tile in required:
                 self._used.pop(tile, None)
                 self._used[tile] = None
             dropped = [self._used.popitem(last=False)[0] for _ in range(len(self._used) - self.capacity)]
-        gone = set(dropped)
-        return ResidencyPlan(promote=TileSet(t for t in required if t not in gone), evict=TileSet(dropped))
+        return ResidencyPlan(evict=TileSet(dropped))
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -81,7 +80,7 @@ class LFU:
         self._lock = threading.Lock()
 
     def plan(self, required: TileSet, purpose: str) -> ResidencyPlan:
-        """Promote what is required and popular enough to stay; evict what is no longer."""
+        """Evict what is no longer popular enough to stay. What is required comes onto primary where there is room."""
         now = set(required)
         with self._lock:
             self._count(required)
@@ -94,7 +93,7 @@ class LFU:
             stays = set(ranked[: self.capacity])
             dropped = candidates - stays
             self._kept = stays
-        return ResidencyPlan(promote=TileSet(t for t in required if t in stays), evict=TileSet(dropped))
+        return ResidencyPlan(evict=TileSet(dropped))
 
     def _count(self, required: TileSet) -> None:
         self._requests += 1
