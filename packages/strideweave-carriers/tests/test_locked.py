@@ -119,14 +119,31 @@ def test_whole_pages_and_no_more(driver, dtype, empty):
     assert carrier.get_value(nbytes // dtype.itemsize - 1) == 3
 
 
+def test_files_are_read_into_it_and_written_from_it(driver, tmp_path):
+    """Oracle: the bytes of the files."""
+    data, size = os.urandom(5 * MIB + 12), 5 * MIB + 12
+    (tmp_path / "in").write_bytes(data)
+    source = sw.FileBacked(tmp_path / "in", mutable=False, dtype=sw.UInt8)
+    carrier = pinned(size)
+    address = carrier.host_address()
+    sw.move(sw.Tensor(source, 0, sw.Layout(size)), carrier)
+    assert carrier.host_address() == address in driver.locked, "it has not been given other memory"
+    assert bytes(carrier.flat().numpy()) == data
+    copy = sw.move(sw.Tensor(carrier, 0, sw.Layout(size)), sw.CPU(0, dtype=sw.UInt8))
+    assert bytes(copy.carrier.flat().numpy()) == data and list(driver.locked) == [address]
+
+
 @pytest.mark.parametrize("how", ["released", "dropped"])
 def test_memory_is_given_back_by_a_thread_of_its_own(driver, how):
     carrier = pinned(5 * MIB)
     address = carrier.host_address()
+    assert carrier.is_pinned(), "asked of nobody: it is known"
     driver.gate.clear()
     if how == "released":
         carrier.release()
-    del carrier
+        assert not carrier.is_pinned()
+    else:
+        del carrier
     gc.collect()
     other = pinned(6 * MIB)
     assert address in driver.locked and present(address, PAGE), "a device may still use it"

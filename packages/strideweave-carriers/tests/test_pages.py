@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import weakref
 from collections import deque
 
 import pytest
@@ -178,3 +179,13 @@ def test_room_comes_and_goes_beside_a_thread_that_asks_for_the_tensor(tmp_path):
     finally:
         stop.set()
         thread.join(10)
+
+
+def test_memory_that_a_read_replaces_goes_at_once(tmp_path):
+    """Oracle: a weak reference to the tensor over it."""
+    carrier = sw.CPU(MIB, dtype=sw.UInt8)
+    assert not carrier.is_pinned()
+    before = weakref.ref(carrier._flat)
+    sw.move(file_of(tmp_path / "one", 1), carrier)
+    gc.collect()
+    assert before() is None and carrier.get_value(MIB - 1) == 1

@@ -54,6 +54,7 @@ class CPU(TorchStorage):
             self._set_flat(_wrap_pointer(pointer, count, kind))
         elif pinned:
             self._set_flat(_pinned(count, kind, empty))
+            self._pinned_flat, self._pinned = self._flat, count > 0
         elif count:
             self._set_flat(allocate_flat(count, kind, "cpu", empty))
         else:
@@ -107,6 +108,7 @@ class CPU(TorchStorage):
         if self.pinning is not None:
             self.pinning.undo()
             self.pinning = None
+        self._forget_pinned()
         self._set_flat(no_slots(self._dtype))
 
     def is_pinned(self) -> bool:
@@ -117,6 +119,14 @@ class CPU(TorchStorage):
             # Asking the driver takes longer than a small copy, so the answer is kept with the storage.
             self._pinned_flat, self._pinned = self._flat, self._flat.numel() > 0 and self._flat.is_pinned()
         return self._pinned
+
+    def _forget_pinned(self) -> None:
+        # What is kept with the answer would keep the memory.
+        self._pinned_flat, self._pinned = None, False
+
+    def _set_pages(self, pages: Pages, count: int) -> None:
+        self._pinned_flat = None
+        super()._set_pages(pages, count)
 
     def may_change_memory(self) -> bool:
         """Whether the slots may come to lie elsewhere: nobody was given their tensor, nothing locked their pages."""
@@ -130,6 +140,7 @@ class CPU(TorchStorage):
     def adopt_storage(self, fresh: Carrier) -> bool:
         if not isinstance(fresh, CPU) or fresh.size() != self.size() or not self.may_change_memory():
             return False
+        self._forget_pinned()
         pages, flat = fresh._pages, None if fresh._pages is not None else fresh._flat
         if pages is not None:
             fresh.free_storage()
