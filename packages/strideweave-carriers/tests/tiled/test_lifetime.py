@@ -11,6 +11,7 @@ from expert_tiles import DIRTY, SECONDARY, ZERO, choose, states, tiles
 
 import strideweave as sw
 from strideweave.carriers.tiled_evictable import (
+    Bundle,
     Prefetcher,
     TiledEvictable,
     TileSelection,
@@ -264,8 +265,20 @@ def test_arguments_of_another_kind_are_named(tiled):
     with pytest.raises(TypeError, match="TileSet: expected a finite iterable, got int 3"):
         made.carrier.tile_state(3)
     for bad in (made.tensor, 3, sw.CPU(2)):
-        with pytest.raises(TypeError, match="Prefetcher: expected a TiledEvictable"):
+        with pytest.raises(TypeError, match=r"Prefetcher: expected a TiledEvictable.*pass its carrier"):
             Prefetcher(bad)
+        with pytest.raises(TypeError, match=r"Bundle: expected TiledEvictable carriers.*pass its carrier"):
+            Bundle([bad])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_slots_in_several_slabs_name_what_gives_one(tiled, shared):
+    carrier = tiled.make(primary_capacity=3 if shared else None).carrier
+    Bundle([carrier], budget=sw.DeviceBudget(1000) if shared else None)
+    remedy = "no budget.*order=" if shared else "construct the carrier with primary_capacity="
+    carrier.promote(tiles(3))
+    with carrier.hold(choose(3, 0)) as held, pytest.raises(RuntimeError, match=f"2 slabs; .*{remedy}"):
+        _ = held.slots
 
 
 @pytest.mark.spec("HOLD")

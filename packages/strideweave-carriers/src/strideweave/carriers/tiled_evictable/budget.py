@@ -152,7 +152,9 @@ def _check_members(members: tuple[TiledEvictable, ...], budget: DeviceBudget | N
         raise TypeError(f"Bundle budget: expected a DeviceBudget, got {type(budget).__name__}")
     for member in members:
         if not isinstance(member, TiledEvictable):
-            raise TypeError(f"Bundle: expected TiledEvictable carriers, got {type(member).__name__}")
+            raise TypeError(
+                f"Bundle: expected TiledEvictable carriers, got {type(member).__name__}; of a tensor, pass its carrier"
+            )
         member.require_live("Bundle")
     if not members or len(set(members)) != len(members):
         raise ValueError(f"Bundle: needs distinct carriers, got {len(members)}")

@@ -96,12 +96,13 @@ class Hold:
     def slots(self) -> tuple[torch.Tensor, tuple[int, ...]]:
         """``(pool, rows)``: the pool as a torch tensor ``[places, tile slots]``, and each tile's row in it.
 
-        Rows are in the order of the selection, or ascending for a TileSet. The tensor shares the pool's memory:
-        read it, and only within the hold.
+        Rows are a tuple of integers in the order of the selection, or ascending for a TileSet: ``pool[list(rows)]``
+        copies those tiles, and a kernel is given both to read them in place. A tile's slots follow each other as
+        with ``order="tile"``. The tensor shares the pool's memory: read it, and only within the hold.
 
         Raises:
             RuntimeError: outside the ``with`` block, or the tiles lie in several slabs (give the carrier a
-                ``primary_capacity``, which makes one slab).
+                ``primary_capacity``, which makes one slab, and no ``DeviceBudget``, which allocates tile by tile).
         """
         if self._request is None:
             raise RuntimeError("hold: slots exist within the with block only")
@@ -109,12 +110,18 @@ class Hold:
         if not slabs:
             raise RuntimeError("hold: slots of no tiles lie nowhere; hold at least one tile")
         if len(slabs) != 1:
-            raise RuntimeError(
-                f"hold: the tiles lie in {len(slabs)} slabs; construct the carrier with primary_capacity= to get one"
-            )
+            raise RuntimeError(f"hold: the tiles lie in {len(slabs)} slabs; {self._way_to_one_slab()}")
         core = self._core
         rows = tile_rows(next(iter(slabs)), core.geometry, core.dtype).view(core.dtype.torch())
         return rows, tuple(self._slots[c].place for c in self._codes)
+
+    def _way_to_one_slab(self) -> str:
+        if self._core.budget is None:
+            return "construct the carrier with primary_capacity= to get one"
+        return (
+            "under a DeviceBudget every tile is allocated by itself; give the carrier primary_capacity= and no "
+            'budget, or project the tiles with order="tile"'
+        )
 
 
 def _ordered(tiles: Any, carrier: TiledEvictable) -> tuple[int, ...]:
