@@ -134,17 +134,29 @@ struct OnlineSoftmax {
     }
   }
 
-  /// Keys that a row does not see weigh nothing.
+  /// Keys that a row does not see weigh nothing. Those in front of all that it sees are rare: masks without a window
+  /// have none.
   static __device__ void hide(int start, int lane, Scored& score, OnlineRows const& own) {
+    const int first = start + lane % 4 * 2;
     CUTE_UNROLL
-    for (int j = 0; j < Keys / 8; ++j)
+    for (int r = 0; r < 2; ++r) {
+      const int end = own.seen[r].to - first;
       CUTE_UNROLL
-      for (int s = 0; s < 4; ++s) {
-        const int key = start + j * 8 + lane % 4 * 2 + s % 2;
-        const KeyRange seen = own.seen[s / 2];
-        if (key < seen.from || key >= seen.to) score[j][s] = -stdx::numeric_limits<float>::infinity();
-      }
+      for (int i = 0; i < Keys / 4; ++i)
+        if (column(i) >= end) score[i / 2][2 * r + i % 2] = -stdx::numeric_limits<float>::infinity();
+    }
+    if (!__any_sync(0xffffffffu, first < own.seen[0].from || first < own.seen[1].from)) return;
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const int begin = own.seen[r].from - first;
+      CUTE_UNROLL
+      for (int i = 0; i < Keys / 4; ++i)
+        if (column(i) < begin) score[i / 2][2 * r + i % 2] = -stdx::numeric_limits<float>::infinity();
+    }
   }
+
+  /// Key of a thread's score `i` of a row, counted from its first.
+  static __device__ constexpr int column(int i) { return i / 2 * 8 + i % 2; }
 
   /// The highest score of row `r`, equal in the four lanes that hold it.
   static __device__ float highest(Scored const& score, int r) {
