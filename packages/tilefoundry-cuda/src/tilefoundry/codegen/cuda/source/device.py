@@ -154,8 +154,8 @@ def takes_turns(function: PrimFunction) -> bool:
 
 
 def meets_in_turns(function: PrimFunction) -> bool:
-    """Whether blocks take an attention's tiles in turns, so that more than are resident are no use, or cannot run as all
-    meet at a barrier."""
+    """Whether blocks take an attention's tiles in turns, so that more than are resident are no use, or cannot run
+    because all meet at a barrier."""
     stmts = inner_statements(function.body)
     return any(attends_in_turns(stmt) or (isinstance(stmt, TileAttend) and stmt.barrier) for stmt in stmts)
 
