@@ -70,7 +70,7 @@ def driver(monkeypatch):
     monkeypatch.setattr(page_locks, "_driver", lambda: found)
     # Smaller than it is, for the sake of time.
     monkeypatch.setattr(locked, "SMALLEST", 4 * MIB)
-    for name, value in (("is_available", True), ("init", None), ("current_device", 0)):
+    for name, value in (("is_available", True), ("init", None), ("current_device", 0), ("device_count", 1)):
         monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
     yield found
     found.gate.set()
@@ -91,6 +91,12 @@ def test_the_exact_size_is_taken_where_torch_takes_a_twentieth_more(driver, nbyt
     power = next(1 << k for k in range(40) if 1 << k >= nbytes)
     assert rounded_by_torch(nbytes) == (power / nbytes > 1.05 + 1e-9)
     assert not rounded_by_torch(3 * MIB), "small ones are torch's"
+
+
+def test_with_several_devices_memory_is_torchs(driver, monkeypatch):
+    """The driver waits for one of them alone."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert not rounded_by_torch(5 * MIB)
 
 
 def test_without_a_driver_memory_is_torchs(monkeypatch):
@@ -276,6 +282,7 @@ class Driver:
 driver = Driver()
 page_locks._driver = lambda: driver
 torch.cuda.is_available, torch.cuda.init, torch.cuda.current_device = lambda: True, bool, int
+torch.cuda.device_count = lambda: 1
 every = [sw.CPU(20 << 20, dtype=sw.UInt8, pinned=True) for _ in range(4)]
 kept = every.pop().flat(), every.pop()
 every.clear()

@@ -1,7 +1,7 @@
 """Page-locked host memory of exactly the size asked for, as a torch tensor.
 
 torch's own comes in powers of two, which for 384 MiB is a third more than that. Here it is as many whole pages as are
-needed, straight from the system, zero, and locked for every device at once.
+needed, straight from the system, and zero.
 """
 
 from __future__ import annotations
@@ -34,9 +34,13 @@ PATIENCE = 10.0
 def rounded_by_torch(nbytes: int) -> bool:
     """Whether torch would take so much more than ``nbytes`` that memory of the exact size is worth its while.
 
-    That is memory that the driver of NVIDIA's devices locks; elsewhere there is torch's alone.
+    That is memory that the driver of NVIDIA's devices locks, where one of them is visible: the driver unlocks it once
+    the device is done under which it was locked, and does not ask others, whose copies would fail. Elsewhere there is
+    torch's alone.
     """
-    if nbytes < SMALLEST or not page_locks.is_there():
+    import torch
+
+    if nbytes < SMALLEST or not page_locks.is_there() or torch.cuda.device_count() != 1:
         return False
     return (1 << (nbytes - 1).bit_length()) - nbytes > nbytes // WASTE
 

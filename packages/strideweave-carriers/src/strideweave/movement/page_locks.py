@@ -63,7 +63,8 @@ def lock(address: int, nbytes: int) -> int:
 def unlock(address: int) -> int:
     """Undo ``lock`` of the range that begins at ``address``; the driver's status.
 
-    The driver waits until every device has done what it had been given. No context is needed.
+    The driver waits until the device under whose context it was locked has done what it had been given; not for others.
+    No context is needed.
     """
     driver = _driver()
     if driver is None:

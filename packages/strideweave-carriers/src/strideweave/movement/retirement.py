@@ -2,8 +2,9 @@
 
 Copies that were queued without blocking may still be under way then, on streams that nothing here knows of: torch keeps
 its own memory until they are done, and users rely on that. Nothing can be asked of the devices as a whole, since that
-breaks graphs that are being captured. But the driver unlocks memory no sooner than every device has done what it was
-given before, on whatever stream, during captures too (measured with driver 580; ``tests/test_locked_cuda.py`` shows it).
+breaks graphs that are being captured. But the driver unlocks memory no sooner than the device under which it was locked
+has done what it was given before, on whatever stream, during captures too (measured with driver 580, shown by
+``tests/test_locked_cuda.py``). It does not wait for other devices.
 That may take long, so it is no work for whoever happens to drop the last tensor, which the collector may do anywhere.
 """
 
