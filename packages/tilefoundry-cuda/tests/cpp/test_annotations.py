@@ -93,15 +93,16 @@ def test_reading_finds_functions(text: str, names: list[str]):
 # part for hand-written kernels, whose comments say what it does and who calls.
 OPS = {
     "argmax", "attention", "binary", "cast", "clamp", "conv2d", "copy", "copy_async", "copy_n", "fill",
-    "grouped_matmul", "index_add", "index_copy", "insert_window", "matmul", "mma", "reduce", "rope", "select", "sync",
-    "topk", "unary",
+    "grouped_matmul", "index_add", "index_copy", "insert_window", "matmul", "matmul_pair", "mma", "reduce", "rope",
+    "select", "sync", "topk", "unary",
 }  # fmt: skip
 PARTS = {
     "advance", "attention_bytes", "attention_task", "attention_workspace_bytes", "barrier_init_fence", "bulk_load",
     "bulk_store", "bulk_store_wait", "cluster_arrive", "cluster_barrier", "cluster_blocks", "cluster_rank", "cluster_wait",
     "computed", "computed_heads", "computed_packs", "cp_async_commit", "cp_async_wait", "descriptor",
     "group_workspace_bytes",
-    "ldmatrix_x4", "make_packed_epilogue", "make_tensor_maps", "matmul_bytes", "matmul_workspace_bytes", "prefetch_map",
+    "ldmatrix_x4", "make_packed_epilogue", "make_tensor_maps", "matmul_bytes", "matmul_workspace_bytes",
+    "meet_in_cluster", "prefetch_map",
     "proxy_fence", "reduce_workspace_bytes", "right_operands", "store_fence", "swizzled", "tma_load",
     "tma_load_multicast", "wgmma_commit", "wgmma_fence", "wgmma_fence_fragments", "wgmma_fence_sums", "wgmma_wait",
 }  # fmt: skip

@@ -20,6 +20,7 @@ import torch
 from tilefoundry import CompilerOptions, lower
 from tilefoundry.codegen.cpu.emit.scalars import dtype_name
 from tilefoundry.codegen.cuda import BACKEND
+from tilefoundry.codegen.cuda.joined import ClusterMeeting
 from tilefoundry.codegen.cuda.source.device import symbol_of
 from tilefoundry.codegen.cuda.toolchain import find_headers, find_nvrtc
 from tilefoundry.codegen.headers import include_dirs
@@ -82,10 +83,11 @@ def _wrapper(kernel: PrimFunction) -> str:
         scalar = dtype.name == "i64" and param.is_const
         kind = "tilefoundry::index_t" if scalar else f"tilefoundry::{dtype_name(dtype)}*"
         casts.append(f"*static_cast<{kind.replace('tilefoundry::bool', 'bool')}*>(a[{i}])")
+    meets = "true" if any(isinstance(stmt, ClusterMeeting) for stmt in kernel.body) else "meet"
     return (
         f"\nstatic void body_{symbol}(void** a) {{ tilefoundry::{symbol}({', '.join(casts)}); }}\n"
         f'extern "C" void run_{symbol}(void** a, unsigned grid, unsigned threads, bool meet, std::string* error) {{\n'
-        f"  *error = simt::run(body_{symbol}, a, grid, threads, meet);\n}}\n"
+        f"  *error = simt::run(body_{symbol}, a, grid, threads, {meets});\n}}\n"
     )
 
 

@@ -98,3 +98,25 @@ def test_products_in_a_row():
         product(tensors[i % 3], w, tensors[(i + 1) % 3])
         want = want[:, order]
     assert torch.equal(tensors[0], want)
+
+
+@func
+def weighed(x: Tensor[(1, SIDE), "f32"], w: Tensor[(SIDE, SIDE), "f32"]) -> Tensor[(1, SIDE), "f32"]:
+    top = tf.reduce(x, axes=(1,), keepdim=True, kind="max")
+    once = (x * 0.0 + top) @ tf.transpose(w, (1, 0))
+    return (once * 0.0 + tf.reduce(once, axes=(1,), keepdim=True, kind="max")) @ tf.transpose(w, (1, 0))
+
+
+def test_products_of_one_row_see_what_work_before_the_call_wrote():
+    """Every weight is i after i steps; the first product's sums are x SIDE i, the second's SIDE i times those."""
+    run = jit(weighed, target="cuda")
+    x = torch.ones(1, SIDE, device="cuda")
+    w = torch.zeros(SIDE, SIDE, device="cuda")
+    outputs = [torch.empty(1, SIDE, device="cuda") for _ in range(8)]
+    for _ in range(5):
+        w.zero_()
+        for output in outputs:
+            w.add_(1.0)
+            run(x, w, output)
+        for i, output in enumerate(outputs, start=1):
+            assert torch.equal(output, torch.full_like(output, float(SIDE * i) ** 2))

@@ -48,6 +48,7 @@
 #ifdef TILEFOUNDRY_USE_MATMUL
 #include <tilefoundry/runtime/cuda/ops/matmul.cuh>
 #include <tilefoundry/runtime/cuda/ops/matmul_group.cuh>
+#include <tilefoundry/runtime/cuda/ops/matmul_pair.cuh>
 #endif
 #ifdef TILEFOUNDRY_USE_ATTENTION_TILES
 #include <tilefoundry/runtime/cuda/ops/attention_tiles.cuh>

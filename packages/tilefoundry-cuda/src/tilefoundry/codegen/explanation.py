@@ -13,7 +13,7 @@ from tilefoundry.codegen.cpu.schedule.whole import WHOLE_OPS
 from tilefoundry.codegen.cuda.schedule import prologue_refusal as cuda_refusal
 from tilefoundry.codegen.cuda.schedule.whole import CUDA_WHOLE_OPS
 from tilefoundry.codegen.cuda.spreads import flattened
-from tilefoundry.codegen.launch_paths import launch_records
+from tilefoundry.codegen.launch_paths import launched
 from tilefoundry.codegen.placing import placing_and_rest
 from tilefoundry.ir.core.expr import Bind, Call, FunctionCall, MeshScope, Var
 from tilefoundry.ir.core.module import Module
@@ -116,7 +116,7 @@ def explain(mod: Any, *, target: Target | str | None = None) -> Explanation:
     entry = placed.entry_function()
     own = frozenset(child.name for child in module.modules if child.topologies is not None)
     facts = _facts(entry, resolved.kind, own) if isinstance(entry, Function) else _authored(placed, module)
-    launches = {one.name: one for one in launch_records(rest.run(placed))}
+    launches = launched(rest.run(placed))
     kernels = tuple(replace(kernel, launch=launches.get(kernel.name)) for kernel in facts)
     return Explanation(f"{module.name}.{entry.name}", str(resolved), kernels)
 

@@ -10,10 +10,23 @@ from tilefoundry.ir.core.module import Module
 from tilefoundry.ir.tir import DispatchCall, For, If, Launch, PrimFunction, TirStmt, While, walk_tir
 from tilefoundry.runtime import KernelRecord
 
-__all__ = ["KERNEL", "RANGE", "launch_records", "named_by_path", "path_of", "with_launches", "with_ranges"]
+__all__ = [
+    "JOINED",
+    "KERNEL",
+    "RANGE",
+    "launch_records",
+    "launched",
+    "named_by_path",
+    "path_of",
+    "with_launches",
+    "with_ranges",
+]
 
 KERNEL = "kernel"
 """Attribute of a launch: the kernel's own name, where equal kernels share another one's code."""
+
+JOINED = "joined"
+"""Attribute of a launch: the kernels that it stands for, where it is one launch of several."""
 
 RANGE = "range"
 """Attribute of a launch, and metadata of a module for its calls: what a profiler shows; absent: nothing."""
@@ -92,6 +105,17 @@ def launch_records(module: Module) -> tuple[KernelRecord, ...]:
         )
         for launch in launches
     )
+
+
+def launched(module: Module) -> dict[str, KernelRecord]:
+    """Kernels of a lowered module -> the launch that runs each; several may share one."""
+    entry = module.entry_function()
+    assert isinstance(entry, PrimFunction)
+    launches = [stmt for stmt in walk_tir(entry.body) if isinstance(stmt, Launch)]
+    found: dict[str, KernelRecord] = {}
+    for record, launch in zip(launch_records(module), launches, strict=True):
+        found.update(dict.fromkeys(dict(launch.attributes).get(JOINED, (record.name,)), record))
+    return found
 
 
 def _own_name(launch: Launch) -> str:

@@ -23,7 +23,7 @@ template <class TA, class TB, int Threads, int Rows, int Outputs = 2, int Unroll
 struct StreamTier {
   using Sum = stdx::common_type_t<accumulate_t<TA>, accumulate_t<TB>>;
 
-  static constexpr int warps = Threads / 32, groups = warps / Split;
+  static constexpr int warps = Threads / 32, split = Split, groups = warps / Split;
   static constexpr int piece = 16 / int(sizeof(TB)), lanes = 32 * Split;
   static constexpr int sums = Rows * Outputs, bytes = 16;
   static_assert(sums <= 32, "ops::matmul: a warp has as many lanes as sums to finish");
@@ -60,17 +60,21 @@ struct StreamTier {
       for (int r = 0; r < Rows; ++r) {
         const auto x = *reinterpret_cast<core::Pack<TA, V> const*>(oa.at(r, k + p * lanes * V));
         CUTE_UNROLL
-        for (int c = 0; c < Outputs; ++c)
-          CUTE_UNROLL
-          for (int i = 0; i < V; ++i) {
-            const Sum left = static_cast<Sum>(widen(x.value[i])), right = static_cast<Sum>(widen(w[p][c].value[i]));
-            if constexpr (detail::real<Sum>) {
-              sum[r][c] += left * right;
-            } else {
-              sum[r][c] = add_op{}(sum[r][c], mul_op{}(left, right));
-            }
-          }
+        for (int c = 0; c < Outputs; ++c) multiply(x, w[p][c], sum[r][c]);
       }
+  }
+
+  template <int V>
+  static __device__ void multiply(core::Pack<TA, V> const& x, core::Pack<TB, V> const& w, Sum& sum) {
+    CUTE_UNROLL
+    for (int i = 0; i < V; ++i) {
+      const Sum left = static_cast<Sum>(widen(x.value[i])), right = static_cast<Sum>(widen(w.value[i]));
+      if constexpr (detail::real<Sum>) {
+        sum += left * right;
+      } else {
+        sum = add_op{}(sum, mul_op{}(left, right));
+      }
+    }
   }
 
   /// Whether pieces of a and b start at multiples of their size, and k ends with one.

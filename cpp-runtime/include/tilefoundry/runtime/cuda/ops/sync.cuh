@@ -76,5 +76,21 @@ __device__ void sync(unsigned int* grid_bar = nullptr) {
   }
 }
 
+/// Put before a kernel that calls `ops::meet_in_cluster` and is launched in eight blocks.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define TILEFOUNDRY_MEETING_BLOCKS __cluster_dims__(8, 1, 1)
+#else
+#define TILEFOUNDRY_MEETING_BLOCKS
+#endif
+
+/// Barrier over all threads of the calling block's cluster, each of which calls; global memory written before it by any
+/// of them is seen by the others after it. Needs sm_90. No workspace.
+__device__ inline void meet_in_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
 }  // namespace ops
 }  // namespace tilefoundry

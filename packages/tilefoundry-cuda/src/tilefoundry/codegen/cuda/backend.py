@@ -16,8 +16,10 @@ from tilefoundry.codegen.cuda.attention_forms import has_kernel
 from tilefoundry.codegen.cuda.authored import OutlineScopes, is_placed
 from tilefoundry.codegen.cuda.choose_meshes import ChooseMeshes
 from tilefoundry.codegen.cuda.emit import CudaSource, emit_module
+from tilefoundry.codegen.cuda.join_launches import JoinLaunches
 from tilefoundry.codegen.cuda.launches import PlanLaunches, WithWorkspaces
 from tilefoundry.codegen.cuda.link import SOURCE, cuda_program_key, link_cuda
+from tilefoundry.codegen.cuda.pair_products import PairProducts
 from tilefoundry.codegen.cuda.prims import LowerPrims, OnGraphs, lower_statements
 from tilefoundry.codegen.cuda.resources import cuda_records
 from tilefoundry.codegen.cuda.schedule import accepts, schedule
@@ -99,6 +101,8 @@ class CudaBackend:
                 LowerPrims(Bufferise(_schedule, lower_statements, window_checks), self.resolve(target))
             ),
             PlanLaunches(),
+            PairProducts(),
+            JoinLaunches(self.resolve(target)),
             ShareKernels(emit_kernel),
         )
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tilefoundry.codegen.cpu.emit.source import written_buffers
+from tilefoundry.codegen.cuda.joined import JoinedWork
 from tilefoundry.codegen.cuda.tiles import (
     Part,
     TileContract,
@@ -23,7 +25,14 @@ from tilefoundry.codegen.cuda.tiles import (
 )
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
-from tilefoundry.ir.tir import BufferView, Operand, Store, TileAttention, TirStmt, walk_tir
+from tilefoundry.ir.tir import (
+    BufferView,
+    Operand,
+    Store,
+    TileAttention,
+    TirStmt,
+    walk_tir,
+)
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType
 
 __all__ = [
@@ -39,6 +48,7 @@ __all__ = [
     "RegisterArray",
     "TileAttend",
     "TileMatmul",
+    "TilePair",
     "TileProducts",
     "WidePath",
     "inner_statements",
@@ -224,6 +234,17 @@ class TileMatmul:
 
 
 @dataclass(frozen=True, slots=True)
+class TilePair:
+    """Two products of the same left operand, of few rows, alike in all but their right operands and epilogues.
+
+    The thread that has a sum of the first has that of the second at the same place, and finishes it after.
+    """
+
+    first: TileMatmul
+    second: TileMatmul
+
+
+@dataclass(frozen=True, slots=True)
 class PackedOperand:
     """An operand of a product that is computed while it is read, neighbours along ``axis`` together.
 
@@ -327,6 +348,10 @@ def inner_statements(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
                 yield Store(stmt.partial, 0, stmt.partial)
             if stmt.barrier is not None:
                 yield from inner_statements((TileSync("grid", stmt.barrier),))  # type: ignore[arg-type]  # a CUDA statement
+        if isinstance(stmt, TilePair):
+            yield from inner_statements((stmt.first, stmt.second))  # type: ignore[arg-type]  # CUDA statements
+        if isinstance(stmt, JoinedWork):
+            yield from _joined_statements(stmt)
         for body in tile_bodies(stmt):
             yield from inner_statements(body)
         if isinstance(stmt, (TileMatmul, TileProducts)):
@@ -335,3 +360,13 @@ def inner_statements(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
             yield from inner_statements(stmt.narrow)
         if isinstance(stmt, (Packs, WidePath, TileMatmul, TileProducts)):
             yield from inner_statements(stmt.body)
+
+
+def _joined_statements(part: JoinedWork) -> Iterator[TirStmt]:
+    """Those of a part, with its stores to the parameters of the whole."""
+    inner = tuple(inner_statements(part.kernel.body))
+    written = written_buffers(inner)
+    for param, arg in zip(part.kernel.params, part.args, strict=True):
+        if param.name in written:
+            yield Store(arg, 0, arg)
+    yield from (stmt for stmt in inner if not isinstance(stmt, Store))

@@ -88,6 +88,9 @@ def reduced_geometry(extent: Dim, rows: Dim, width: int, kept: int = 0, joins: i
         if waits_in_shared(_STAGING_THREADS * pieces * width, kept):
             return Geometry(_STAGING_THREADS, 1, width, pieces * width, staged=True)
         return Geometry(MOST_THREADS, 1, width, None)
+    # Nobody else works meanwhile: the more threads take part, the sooner the one row is done.
+    if rows == 1 and packs >= BLOCK // 2:
+        return Geometry(BLOCK, 1, width, -(-packs // BLOCK) * width)
     threads, pieces = _short(packs, joins) if packs <= _NARROW else _shared(packs)
     return Geometry(threads, _rows_per_block(threads, rows), width, pieces * width)
 

@@ -53,6 +53,14 @@ def _by_element(call: Call, spec: KernelSpec) -> Instances:
     return Instances(ceildiv(product(spec.outputs[0].shape), BLOCK * 4), (BLOCK,), ("block", "t"))
 
 
+def _by_pair(call: Call, spec: KernelSpec) -> Instances:
+    """A thread for every two elements where they are few, in small blocks, which spread better and join others."""
+    size = product(spec.outputs[0].shape)
+    if not isinstance(size, int) or size > _FEW_BLOCKS * 2 * _SMALL_BLOCK:
+        return _by_element(call, spec)
+    return Instances(ceildiv(size, 2 * _SMALL_BLOCK), (_SMALL_BLOCK,), ("block", "t"))
+
+
 def _by_warp(call: Call, spec: KernelSpec) -> Instances:
     """A warp for every element of the result, as far as there are threads for them."""
     return Instances(ceildiv(product(spec.outputs[0].shape), BLOCK), (BLOCK,), ("block", "t"))
@@ -86,6 +94,7 @@ _WIDEST = 1024
 _LONG_ROW = 4096
 """From so many elements on a row is a block's work; the runtime's rule."""
 _MOST_BLOCKS = 264
+_SMALL_BLOCK, _FEW_BLOCKS = 128, 132
 
 _INSTANCES: dict[str, Callable[[Call, KernelSpec], Instances]] = {
     "argmax": _by_row,
@@ -94,6 +103,7 @@ _INSTANCES: dict[str, Callable[[Call, KernelSpec], Instances]] = {
     "grouped_matmul": _by_warp,
     "insert_slice": _by_window,
     "cache_update": _by_window,
+    "rope": _by_pair,
     "attention": attention_instances,
 }
 _CHECKS: dict[str, Callable[[Call, KernelSpec, Placement], None]] = {"attention": check_attention}

@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 from tilefoundry.codegen.cpu.emit.scalars import dtype_name
 from tilefoundry.codegen.cpu.emit.source import written_buffers
+from tilefoundry.codegen.cuda.joined import ClusterMeeting, JoinedWork, parts_of
 from tilefoundry.codegen.cuda.source.launch_order import overlaps
 from tilefoundry.codegen.cuda.source.matmul import FETCHING, shared_symbol
 from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
@@ -58,7 +59,7 @@ def used_features(kernels: Sequence[PrimFunction]) -> tuple[str, ...]:
                 found.add("ASYNC")
             elif isinstance(stmt, (Accumulator, Combine, TileReduce)):
                 found.add("REDUCE")
-            elif isinstance(stmt, TileSync):
+            elif isinstance(stmt, (TileSync, ClusterMeeting)):
                 found.add("SYNC")
             elif isinstance(stmt, TileAsync):
                 found.add("ASYNC")
@@ -102,6 +103,9 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
     own pointers say no such thing: otherwise the compiler were free to read before the wait, or through a cache that
     does not see what an earlier launch wrote. A product that fetches waits by itself, after it has got ready.
     """
+    if any(parts_of(function)):
+        _emit_joined(function, out, threads)
+        return
     written = written_buffers(tuple(inner_statements(function.body)))
     meets = any(isinstance(stmt, TileSync) for stmt in inner_statements(function.body))
     waits = _waits_itself(function)
@@ -122,10 +126,39 @@ def emit_kernel(function: PrimFunction, out: Writer, threads: int = 0) -> None:
             out.line(f"{symbol}_work({', '.join(mangle(p.name) for p in function.params)});")
 
 
+def _emit_joined(function: PrimFunction, out: Writer, threads: int) -> None:
+    """A kernel of several parts: each a function of its own, whose pointers alias nothing, called one after another."""
+    symbol = symbol_of(function.name)
+    numbers = {id(part): f"{symbol}_part{i}_work" for i, part in enumerate(parts_of(function))}
+    for part in parts_of(function):
+        kernel = part.kernel
+        own = written_buffers(tuple(inner_statements(kernel.body)))
+        params = ", ".join(_param(p, p.name in own, True) for p in kernel.params)
+        with out.block(f"static CUTE_DEVICE void {numbers[id(part)]}({params}) {{"):
+            DeviceEmitter(out, narrow=_stores_narrow(kernel, own), written=own).stmts(kernel.body)
+    written = written_buffers(tuple(inner_statements(function.body)))
+    params = ", ".join(_param(p, p.name in written, False) for p in function.params)
+    bounds = f"__launch_bounds__({threads}) " if threads else ""
+    with out.block(f'extern "C" __global__ void {_clusters(function)}{bounds}{symbol}({params}) {{'):
+        if overlaps(function):
+            out.line("await_earlier_launches();")
+        for stmt in function.body:
+            if isinstance(stmt, ClusterMeeting):
+                out.line("ops::meet_in_cluster();")
+            elif isinstance(stmt, JoinedWork):
+                inside = (
+                    "" if stmt.blocks is None else f"if (program_id<TopologyScope::cta>() < {stmt.blocks}) "
+                )
+                args = ", ".join(mangle(arg.name) for arg in stmt.args)
+                out.line(f"{inside}{numbers[id(stmt)]}({args});")
+
+
 def _clusters(function: PrimFunction) -> str:
     """The runtime's mark of a kernel whose blocks work together in clusters, where it is one."""
     if takes_turns(function):
         return "TILEFOUNDRY_PAIRED_BLOCKS "
+    if any(isinstance(stmt, ClusterMeeting) for stmt in function.body):
+        return "TILEFOUNDRY_MEETING_BLOCKS "
     stmts = inner_statements(function.body)
     attends = any(isinstance(stmt, Evaluate) and stmt.op == "attention" for stmt in stmts)
     return "TILEFOUNDRY_ATTENTION_BLOCKS " if attends else ""

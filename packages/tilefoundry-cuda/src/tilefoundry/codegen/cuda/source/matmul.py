@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilefoundry.codegen.cpu.emit.scalars import dtype_name
-from tilefoundry.codegen.cuda.statements import TileMatmul
+from tilefoundry.codegen.cuda.statements import TileMatmul, TilePair
 from tilefoundry.ir.tir import BufferView
 from tilefoundry.ir.types import Dim, TensorType
 from tilefoundry.ir.types.dim import product
@@ -13,7 +13,7 @@ from tilefoundry.ir.types.dim import product
 if TYPE_CHECKING:
     from tilefoundry.codegen.cuda.source.statements import DeviceEmitter
 
-__all__ = ["FETCHING", "extent_text", "operand_text", "shared_symbol", "write_matmul"]
+__all__ = ["FETCHING", "PRODUCT_WRITERS", "extent_text", "operand_text", "shared_symbol", "write_matmul"]
 
 
 FETCHING = 288
@@ -34,23 +34,14 @@ def write_matmul(to: DeviceEmitter, stmt: TileMatmul) -> None:
     out = to.out
     out.line(f"auto const a_ = {operand_text(to, stmt.lhs, stmt.batches)};")
     out.line(f"auto const b_ = {operand_text(to, stmt.rhs, stmt.batches)};")
-    rows, columns = extent_text(to, stmt.rows), extent_text(to, stmt.columns)
-    if stmt.batches:
-        shape = f"index_t({to.dim(product(stmt.batches))}), {rows}, {columns}"
-        stride = "cute::_1{}, cute::_0{}, cute::_0{}"
-    else:
-        shape, stride = f"{rows}, {columns}", "cute::_0{}, cute::_0{}"
-    layout = f"cute::make_layout(cute::make_shape({shape}), cute::make_stride({stride}))"
-    out.line(f"auto place_ = as_gmem(static_cast<char*>(nullptr), {layout});")
+    _write_place(to, stmt)
     if stmt.threads == FETCHING:
         out.line("TILEFOUNDRY_DYNAMIC_SHARED(workspace_);")
     else:
         sizes = f"decltype(a_), decltype(b_), {stmt.threads}"
         out.line(f"constexpr int bytes_ = ops::matmul_workspace_bytes<{sizes}>();")
         out.line("alignas(1024) __shared__ unsigned char workspace_[bytes_];")
-    head = "auto const store_ = [&](auto const& matrix_, int row_, int column_, auto const& sums_) {"
-    with out.block(head, "};"):
-        _write_epilogue(to, stmt)
+    _write_store(to, stmt, "")
     wide = [to.aligned(buffer, offset, stmt.width) for buffer, offset in stmt.packs]
     wide += [f"({to.dim(dim)}) % {stmt.width} == 0" for dim in stmt.multiples]
     allowed = " && ".join(wide) if wide and stmt.width > 1 else "false"
@@ -58,6 +49,38 @@ def write_matmul(to: DeviceEmitter, stmt: TileMatmul) -> None:
     out.line(
         f"ops::matmul(a_, b_, place_, workspace_, ops::make_packed_epilogue<{stmt.width}>(store_, wide_));"
     )
+
+
+def write_pair(to: DeviceEmitter, stmt: TilePair) -> None:
+    """The operands, both epilogues, and the one call."""
+    one, two = stmt.first, stmt.second
+    out = to.out
+    out.line(f"auto const a_ = {operand_text(to, one.lhs, one.batches)};")
+    out.line(f"auto const b_ = {operand_text(to, one.rhs, one.batches)};")
+    out.line(f"auto const c_ = {operand_text(to, two.rhs, two.batches)};")
+    _write_place(to, one)
+    _write_store(to, one, "first_")
+    _write_store(to, two, "second_")
+    done = (f"ops::make_packed_epilogue<1>({name}store_, false)" for name in ("first_", "second_"))
+    out.line(f"ops::matmul_pair(a_, b_, c_, place_, {', '.join(done)});")
+
+
+def _write_place(to: DeviceEmitter, stmt: TileMatmul) -> None:
+    rows, columns = extent_text(to, stmt.rows), extent_text(to, stmt.columns)
+    if stmt.batches:
+        shape = f"index_t({to.dim(product(stmt.batches))}), {rows}, {columns}"
+        stride = "cute::_1{}, cute::_0{}, cute::_0{}"
+    else:
+        shape, stride = f"{rows}, {columns}", "cute::_0{}, cute::_0{}"
+    layout = f"cute::make_layout(cute::make_shape({shape}), cute::make_stride({stride}))"
+    to.out.line(f"auto place_ = as_gmem(static_cast<char*>(nullptr), {layout});")
+
+
+def _write_store(to: DeviceEmitter, stmt: TileMatmul, name: str) -> None:
+    """The epilogue as a function."""
+    head = f"auto const {name}store_ = [&](auto const& matrix_, int row_, int column_, auto const& sums_) {{"
+    with to.out.block(head, "};"):
+        _write_epilogue(to, stmt)
 
 
 def _write_epilogue(to: DeviceEmitter, stmt: TileMatmul) -> None:
@@ -110,3 +133,6 @@ def extent_text(to: DeviceEmitter, dim: Dim) -> str:
 
 def _stride(to: DeviceEmitter, dim: Dim) -> str:
     return f"cute::Int<{dim}>{{}}" if dim in (0, 1) else f"index_t({to.dim(dim)})"
+
+
+PRODUCT_WRITERS = {TileMatmul: write_matmul, TilePair: write_pair}

@@ -9,7 +9,7 @@ from typing import Any
 from tilefoundry.codegen.cpu.emit.scalars import dim_text, dtype_name, expr_text
 from tilefoundry.codegen.cpu.emit.statements import StatementEmitter, attr_text, quoted
 from tilefoundry.codegen.cuda.source.combine import REDUCE_OPS, write_combine
-from tilefoundry.codegen.cuda.source.matmul import write_matmul
+from tilefoundry.codegen.cuda.source.matmul import PRODUCT_WRITERS
 from tilefoundry.codegen.cuda.source.products import register_name, write_products
 from tilefoundry.codegen.cuda.source.tile_attention import write_attention
 from tilefoundry.codegen.cuda.source.tile_joins import JOIN_WRITERS
@@ -22,7 +22,6 @@ from tilefoundry.codegen.cuda.statements import (
     Packs,
     RegisterArray,
     TileAttend,
-    TileMatmul,
     TileProducts,
     WidePath,
 )
@@ -330,9 +329,6 @@ class DeviceEmitter(StatementEmitter):
     def _combine(self, stmt: Combine) -> None:
         write_combine(self, stmt)
 
-    def _matmul(self, stmt: TileMatmul) -> None:
-        write_matmul(self, stmt)
-
     def _attention(self, stmt: TileAttend) -> None:
         write_attention(self, stmt)
 
@@ -389,10 +385,10 @@ _EMITTERS: dict[type, Callable[[Any, Any], None]] = {
     Return: StatementEmitter._return,
     Store: StatementEmitter._store,
     TileAttend: DeviceEmitter._attention,
-    TileMatmul: DeviceEmitter._matmul,
     TileProducts: DeviceEmitter._products,
     While: StatementEmitter._while,
     WidePath: DeviceEmitter._wide,
     **JOIN_WRITERS,
+    **PRODUCT_WRITERS,
     **TILE_WRITERS,
 }

@@ -23,5 +23,9 @@ void sync(unsigned int* grid_bar = nullptr) {
   }
 }
 
+#define TILEFOUNDRY_MEETING_BLOCKS
+/// The blocks of such a launch are one cluster.
+inline void meet_in_cluster() { ::simt::grid_barrier(); }
+
 }  // namespace ops
 }  // namespace tilefoundry
