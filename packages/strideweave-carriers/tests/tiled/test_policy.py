@@ -21,6 +21,7 @@ from strideweave.carriers.tiled_evictable import (
     TileSelection,
     TileSet,
 )
+from strideweave.carriers.tiled_evictable.timeline import intervals
 from strideweave.testing import Fault, fail_at, gated, sweep
 
 
@@ -398,3 +399,16 @@ def test_stats_and_pictures(tiled):
     trace = json.loads(made.carrier.chrome_trace())
     assert sorted(e["tid"] for e in trace["traceEvents"]) == [0, 1, 2]
     assert all(e["ph"] == "X" and e["dur"] >= 0 for e in trace["traceEvents"])
+
+
+def test_stays_begin_with_the_carrier_and_end_with_it():
+    """Two tiles are there from the start, one of them leaves and comes back; nothing is there after release."""
+    carrier = sw.TiledEvictable(sw.CPU(6), sw.CPU(0), (3,), (2,))
+    carrier.evict(TileSet([(1,)]))
+    carrier.promote(TileSet([(1,)]))
+    stays = intervals(carrier)
+    assert [code for code, _, _ in stays] == [0, 1, 1, 2] and [since for _, since, _ in stays].count(0.0) == 3
+    carrier.release()
+    ended = intervals(carrier)
+    assert [code for code, _, _ in ended] == [0, 1, 1, 2] and ended == intervals(carrier)
+    assert all(to >= since for _, since, to in ended)

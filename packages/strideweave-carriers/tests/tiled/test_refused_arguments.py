@@ -108,3 +108,11 @@ def test_a_carrier_is_not_duplicated(duplicate):
     if duplicate is not copy.copy:
         with pytest.raises(TypeError, match="TiledEvictable: a carrier owns its storage"):
             duplicate(full)
+
+
+def test_an_overlay_over_a_secondary_that_can_be_written():
+    """Nothing would ever be in it."""
+    for secondary in (sw.CPU(8), sw.CPU(0)):
+        with pytest.raises(ValueError, match=r"overlay.*mutable=False"):
+            sw.TiledEvictable(sw.CPU(8), secondary, (4,), (2,), overlay=sw.CPU(0), initial="primary")
+        assert not secondary.is_owned()

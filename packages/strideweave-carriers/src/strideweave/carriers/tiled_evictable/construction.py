@@ -54,8 +54,8 @@ def check_types(primary: object, secondary: object, overlay: object, policy: obj
 
 
 def check_free(tiers: Sequence[tuple[str, Carrier]]) -> None:
-    """Raise RuntimeError for a tier that is released or owned, or cannot be written where tiles are; or for two that
-    share storage.
+    """Raise RuntimeError for a tier that is released or owned, or cannot be written where tiles are, or for two that
+    share storage; ValueError for an overlay over a secondary that can be written.
     """
     for name, tier in tiers:
         tier.require_live(f"TiledEvictable {name}")
@@ -69,6 +69,13 @@ def check_free(tiers: Sequence[tuple[str, Carrier]]) -> None:
                 f"TiledEvictable {name}: the {type(tier).__name__} is immutable and tiles are written there; pass a "
                 "mutable one, or supply the values on the secondary tier"
             )
+    named = dict(tiers)
+    lower = named["secondary"]
+    if "overlay" in named and (lower.is_mutable() or not lower.size()):
+        raise ValueError(
+            f"TiledEvictable overlay: the secondary {type(lower).__name__} takes dirty tiles itself, an overlay "
+            "would stay empty; leave it out, or pass a secondary of mutable=False"
+        )
     for (first, one), (second, other) in combinations(tiers, 2):
         if one.shares_storage(other):
             raise RuntimeError(

@@ -256,6 +256,8 @@ class Core:
         with self.lock:
             if self.budget is not None:
                 self.budget.dismiss(self)
+            # Their stay has ended, as pictures show.
+            self.placed(list(self.table.select(lambda record: record.primary is not None)), False)
             self.table = TileTable(self.geometry.tile_count, "invalid")
             self.home = None
             self.forget_standing()

@@ -21,12 +21,16 @@ def intervals(carrier: Observed) -> list[tuple[int, float, float]]:
     now = recorder.clock() - recorder.began
     open_since: dict[int, float] = {}
     stays: list[tuple[int, float, float]] = []
-    for at, code, resident in tuple(recorder.log):
+    with carrier._core.lock:
+        log = tuple(recorder.log)
+        there = list(carrier._core.table.select(lambda record: record.primary is not None))
+    for at, code, resident in log:
         if resident:
             open_since.setdefault(code, at)
         else:
             stays.append((code, open_since.pop(code, 0.0), at))
-    stays += [(code, since, now) for code, since in open_since.items()]
+    # What nothing was noted of has been there all the time.
+    stays += [(code, open_since.get(code, 0.0), now) for code in there]
     return sorted(stays)
 
 
