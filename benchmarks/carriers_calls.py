@@ -1,8 +1,8 @@
 """What a projection costs its caller: Python on the calling thread, until ``project()`` returns.
 
 Resident tiles in a selection that was used before and in one never seen, and missing tiles in runs apart. Of each call
-the time within the driver's copies and torch's gather is taken off, which are not Python's; the whole call stands
-beside it. A loop of Python is timed in the same turns: processors whose clock has two gears show there.
+the time within torch's gather and the driver's copies and events is taken off, which is not Python's; the whole call
+stands beside it. A loop of Python is timed in the same turns: processors whose clock has two gears show there.
 """
 
 from __future__ import annotations
@@ -24,20 +24,25 @@ CALL, RUN, FREE = 50.0, 6.0, 8
 
 
 class Elsewhere:
-    """Within it the time is counted that calls of ``names`` of ``owner`` take."""
+    """Within it the time is counted that torch's gather and the driver's copies and events take."""
 
-    def __init__(self, owner: object, *names: str) -> None:
-        self._owner, self._names, self.seconds = owner, names, 0.0
+    def __init__(self) -> None:
+        calls = driver.bound(torch.cuda.current_device()) if torch.cuda.is_available() else None
+        names = ("queue", "copy_batch", "event_record") if calls is not None else ()
+        self._real: list[tuple[object, str, Callable[..., object]]] = [
+            (owner, name, getattr(owner, name))
+            for owner, name in ((torch, "index_select"), *((calls, name) for name in names))
+        ]
+        self.seconds = 0.0
 
     def __enter__(self) -> Elsewhere:
-        self._real = {name: getattr(self._owner, name) for name in self._names}
-        for name, call in self._real.items():
-            setattr(self._owner, name, self._timed(call))
+        for owner, name, call in self._real:
+            setattr(owner, name, self._timed(call))
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name, call in self._real.items():
-            setattr(self._owner, name, call)
+        for owner, name, call in self._real:
+            setattr(owner, name, call)
 
     def _timed(self, call: Callable[..., object]) -> Callable[..., object]:
         def timed(*given: object) -> object:
@@ -89,7 +94,7 @@ def resident_calls() -> list[Row]:
     known = {n: [choose([(i * 7 + k * 13) % EXPERTS for i in range(n)]) for k in range(40)] for n in counts}
     rng, spent = random.Random(1), {(n, kind): [] for n in counts for kind in ("resident", "never seen")}
     loops: list[float] = []
-    with Elsewhere(torch, "index_select") as elsewhere:
+    with Elsewhere() as elsewhere:
         for turn in range(30):
             for count, selections in known.items():
                 # The first turns fill caches, of torch and of the carrier.
@@ -109,7 +114,7 @@ def missing_calls() -> list[Row]:
     """Tiles of 256 KiB in page-locked memory, none next to another, that are promoted on the way."""
     carrier, tensor = weights("secondary", 64, EXPERTS)
     found, loops = [], []
-    with Elsewhere(driver.bound(0), "queue", "copy_batch") as elsewhere:
+    with Elsewhere() as elsewhere:
         for runs in (1, FREE, 32):
             calls = []
             for k in range(60):
