@@ -68,6 +68,15 @@ def test_a_policy_is_an_instance_with_a_plan_that_can_be_called(policy):
     assert not any(tier.is_owned() for tier in tiers)
 
 
+def test_tiers_of_different_types_name_the_one_to_make_anew():
+    """Oracle: values decide, so that the tier without any, the primary else, is to have their type."""
+    values = torch.zeros(4, dtype=torch.bfloat16)
+    with pytest.raises(TypeError, match=r"secondary: holds BFloat16, .*make the primary with dtype=BFloat16"):
+        sw.TiledEvictable.from_torch(values, (2,), primary=sw.CPU(0))
+    with pytest.raises(TypeError, match=r"secondary: holds Float32, .*make the secondary with dtype=BFloat16"):
+        sw.TiledEvictable(sw.CPU(4, dtype=sw.BFloat16), sw.CPU(0), (2,), (2,))
+
+
 def test_counts_of_policies_name_what_they_count():
     for make, words in (
         (lambda: LRU(0), "LRU capacity: 0 is below 1 tile"),

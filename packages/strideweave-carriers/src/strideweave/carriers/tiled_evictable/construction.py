@@ -40,7 +40,11 @@ def check_types(primary: object, secondary: object, overlay: object, policy: obj
         )
     for name, tier in tiers.items():
         if isinstance(tier, Carrier) and tier.dtype() is not primary.dtype():
-            raise TypeError(f"TiledEvictable {name}: holds {tier.dtype()}, the primary {primary.dtype()}")
+            other, dtype = ("primary", tier.dtype()) if tier.size() else (name, primary.dtype())
+            raise TypeError(
+                f"TiledEvictable {name}: holds {tier.dtype()}, the primary {primary.dtype()}; make the {other} "
+                f"with dtype={dtype}"
+            )
     if isinstance(policy, type):
         raise TypeError(
             f"TiledEvictable residency_policy: got the class {policy.__name__}; pass an instance of it"
