@@ -73,7 +73,9 @@ def test_tiers_of_different_types_name_the_one_to_make_anew():
     values = torch.zeros(4, dtype=torch.bfloat16)
     with pytest.raises(TypeError, match=r"secondary: holds BFloat16, .*make the primary with dtype=BFloat16"):
         sw.TiledEvictable.from_torch(values, (2,), primary=sw.CPU(0))
-    with pytest.raises(TypeError, match=r"secondary: holds Float32, .*make the secondary with dtype=BFloat16"):
+    with pytest.raises(
+        TypeError, match=r"secondary: holds Float32, .*make the secondary with dtype=BFloat16"
+    ):
         sw.TiledEvictable(sw.CPU(4, dtype=sw.BFloat16), sw.CPU(0), (2,), (2,))
 
 
