@@ -45,9 +45,9 @@ class Elsewhere:
             setattr(owner, name, call)
 
     def _timed(self, call: Callable[..., object]) -> Callable[..., object]:
-        def timed(*given: object) -> object:
+        def timed(*given: object, **named: object) -> object:
             begun = time.perf_counter()
-            result = call(*given)
+            result = call(*given, **named)
             self.seconds += time.perf_counter() - begun
             return result
 
