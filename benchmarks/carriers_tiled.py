@@ -31,6 +31,7 @@ from strideweave.carriers.tiled_evictable.gradients import compact_values
 from strideweave.carriers.tiled_evictable.packing import ORDERS, Order, packing
 from strideweave.carriers.tiled_evictable.tensors import flat_values
 from strideweave.kernels import use
+from strideweave.movement.retirement import retirement
 
 # --- host ------------------------------------------------------------------------------------------------
 
@@ -247,6 +248,8 @@ def memory() -> list[Row]:
     rows = []
     for name, how in (("its own, locked as it is used", "lazy"), ("CPU(pinned=True)", "pinned")):
         gc.collect()
+        # Memory that was dropped is given back by a thread of its own.
+        retirement().settle(30)
         # What torch keeps of page-locked memory that was given back would serve again, and count for nothing.
         torch._C._host_emptyCache()
         before = _resident_bytes()

@@ -84,9 +84,7 @@ def test_a_shortage_names_the_budget_and_who_holds_its_bytes():
     Bundle([first, second], DeviceBudget(2 * TILE))
     with (
         first.hold(tiles(0, 1)),
-        pytest.raises(
-            RuntimeError, match=r"budget of 16 bytes has 0 free.* held by hold.* raise the budget"
-        ),
+        pytest.raises(RuntimeError, match=r"budget of 16 bytes has 0 free.* held by hold.* raise the budget"),
     ):
         second.promote(tiles(3))
     second.promote(tiles(3))

@@ -98,8 +98,8 @@ OPS = {
 }  # fmt: skip
 PARTS = {
     "advance", "attention_bytes", "attention_task", "attention_workspace_bytes", "barrier_init_fence", "bulk_load",
-    "bulk_store", "bulk_store_wait", "cluster_arrive", "cluster_barrier", "cluster_blocks", "cluster_rank", "cluster_wait",
-    "computed", "computed_heads", "computed_packs", "cp_async_commit", "cp_async_wait", "descriptor",
+    "bulk_store", "bulk_store_wait", "cluster_arrive", "cluster_barrier", "cluster_blocks", "cluster_rank",
+    "cluster_wait", "computed", "computed_heads", "computed_packs", "cp_async_commit", "cp_async_wait", "descriptor",
     "group_workspace_bytes",
     "ldmatrix_x4", "make_packed_epilogue", "make_tensor_maps", "matmul_bytes", "matmul_workspace_bytes",
     "meet_in_cluster", "prefetch_map",
