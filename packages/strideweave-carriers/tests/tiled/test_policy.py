@@ -259,6 +259,16 @@ def test_requests_that_overlap_stream_where_primary_is_full(tiled, policy):
     assert len(made.carrier.primary_tiles) <= 2
 
 
+@pytest.mark.parametrize("policy", [LRU, LFU])
+def test_what_a_policy_keeps_goes_onto_primary_before_what_leaves_again(tiled, policy):
+    """A request beyond the capacity, made twice: what stayed of the first is found by the second."""
+    made = tiled.make(grid=(6, 1, 1), primary_capacity=2, residency_policy=policy(2))
+    for _ in range(2):
+        made.carrier.project(made.tensor, choose(*range(5))).wait()
+        made.carrier.wait_idle()
+    assert len(made.carrier.primary_tiles) == 2 and made.carrier.stats().hits == 2
+
+
 def test_a_prefetcher_waits_for_its_own_handles_only(tiled):
     made = tiled.make(grid=(6, 1, 1))
     prefetcher = Prefetcher(made.carrier)

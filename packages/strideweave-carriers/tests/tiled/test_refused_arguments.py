@@ -127,3 +127,23 @@ def test_an_overlay_over_a_secondary_that_can_be_written():
         with pytest.raises(ValueError, match=r"overlay.*mutable=False"):
             sw.TiledEvictable(sw.CPU(8), secondary, (4,), (2,), overlay=sw.CPU(0), initial="primary")
         assert not secondary.is_owned()
+
+
+def test_what_is_taken_for_a_selection_or_a_tensor(experts):
+    """Each message says what to pass instead."""
+    carrier, tensor = experts.carrier, experts.tensor
+    pair = TileSelection.from_tensor(torch.tensor([1, 0]), carrier.grid_shape)
+    for wrong, remedy in ((pair, "pass the first"), ([0, 1], "a list of coordinates per grid axis")):
+        with pytest.raises(TypeError, match=f"expected a TileSelection.*{remedy}"):
+            carrier.project(tensor, wrong)
+    with pytest.raises(ValueError, match="rank 1, the grid 3; give a list of coordinates for each axis"):
+        carrier.project(tensor, TileSelection([[0]]))
+    handle = carrier.project(tensor, pair[0])
+    with pytest.raises(AttributeError, match=r"'shape'.*call wait\(\)"):
+        _ = handle.shape
+    for stream in ("x", 3):
+        with pytest.raises(TypeError, match=r"on_stream: expected a torch\.cuda\.Stream"):
+            handle.on_stream(stream)
+    assert handle.on_stream() is handle.wait()
+    with pytest.raises(TypeError, match="make it with dtype=Float32"):
+        carrier.project(tensor, pair[0], sw.CPU(0, dtype=sw.Int32))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import _thread
 import threading
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from .. import forks
 from ..errors import ForkedProcessError
@@ -200,6 +200,14 @@ class AwaitResult(Generic[T]):
         if self._after is not None:
             self._after()
         return value
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            # Only where there is none: what is asked for is mostly the Tensor's.
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {name!r}: it is a handle; call wait() and use its result"
+            )
 
     def __repr__(self) -> str:
         state = "pending" if not self.done else "failed" if self._completion.error else "done"

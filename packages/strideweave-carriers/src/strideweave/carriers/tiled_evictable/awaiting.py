@@ -59,7 +59,14 @@ class AwaitProjection(AwaitResult[Tensor]):
         Work that is queued on that stream afterwards sees the values; the host does not wait for the device.
         A failure of the device later on is raised by ``wait()`` and by ``release()``. On carriers without
         streams this is ``wait()``.
+
+        Raises:
+            TypeError: ``stream`` is no torch stream.
         """
+        if stream is not None and not hasattr(stream, "wait_event"):
+            raise TypeError(
+                f"on_stream: expected a torch.cuda.Stream or None, got {type(stream).__name__} {stream!r}"
+            )
         if not self._queue.is_closed():
             # What is queued last is queued when something has arrived: nobody is nearer than this thread.
             self._completion.help_until(self._queue.is_closed)

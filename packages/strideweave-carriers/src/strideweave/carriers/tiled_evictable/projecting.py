@@ -50,9 +50,17 @@ def check_source(carrier: TiledEvictable, tensor: object, verb: str, role: str =
 
 def check_selection(selection: object, verb: str) -> TileSelection:
     """``selection`` if it is a TileSelection; TypeError otherwise."""
-    if not isinstance(selection, TileSelection):
-        raise TypeError(f"{verb}: expected a TileSelection, got {type(selection).__name__} {selection!r}")
-    return selection
+    if isinstance(selection, TileSelection):
+        return selection
+    if isinstance(selection, tuple) and selection and isinstance(selection[0], TileSelection):
+        raise TypeError(
+            f"{verb}: expected a TileSelection, got a tuple that begins with one; from_tensor gives the selection and "
+            "the inverse, pass the first"
+        )
+    raise TypeError(
+        f"{verb}: expected a TileSelection, got {type(selection).__name__} {selection!r}; make one with "
+        "TileSelection([[...], ...]), a list of coordinates per grid axis"
+    )
 
 
 def project(
@@ -116,11 +124,14 @@ def _check_destination_type(core: Core, destination: object) -> None:
     wanted = type(core.primary.prototype)
     if type(destination) is not wanted:
         raise TypeError(
-            f"project destination: expected exactly a {wanted.__name__} carrier, got {type(destination).__name__}"
+            f"project destination: expected exactly a {wanted.__name__} carrier, as the primary is, got "
+            f"{type(destination).__name__}; project there and move the result"
         )
     assert isinstance(destination, Carrier)
     if destination.dtype() is not core.dtype:
-        raise TypeError(f"project destination: holds {destination.dtype()}, the tiles {core.dtype}")
+        raise TypeError(
+            f"project destination: holds {destination.dtype()}, the tiles {core.dtype}; make it with dtype={core.dtype}"
+        )
 
 
 def _check_destination(carrier: TiledEvictable, destination: Carrier, form: Packing) -> None:

@@ -71,6 +71,9 @@ def _place(
     if 0 < needed < len(wanted):
         wanted.sort(key=lambda r: r.code not in must)
     room = core.room()
+    if len(wanted) > room and request.trailing:
+        leaves = frozenset(request.trailing)
+        wanted.sort(key=lambda r: (r.code not in must, r.code in leaves))
     if len(wanted) > room and not request.made_room:
         found.make_room = _older_elsewhere(core, len(wanted) - room)
         if found.make_room:

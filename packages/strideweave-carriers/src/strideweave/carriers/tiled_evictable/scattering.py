@@ -37,7 +37,8 @@ def _check_compact(carrier: TiledEvictable, compact: object, verb: str) -> Tenso
     wanted = carrier.primary_class
     if type(compact.carrier) is not wanted:
         raise TypeError(
-            f"{verb} compact: is on {type(compact.carrier).__name__}, expected exactly {wanted.__name__}"
+            f"{verb} compact: is on {type(compact.carrier).__name__}, expected exactly {wanted.__name__}, as "
+            "the primary is; move it there first"
         )
     return compact
 

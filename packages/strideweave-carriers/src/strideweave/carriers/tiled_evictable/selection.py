@@ -102,7 +102,10 @@ class TileSelection:
 
     def _codes(self, geometry: TileGeometry, what: str) -> tuple[int, ...]:
         if len(self.per_axis) != len(geometry.grid_shape):
-            raise ValueError(f"{what}: the selection has rank {self.rank}, the grid {geometry.rank}")
+            raise ValueError(
+                f"{what}: the selection has rank {self.rank}, the grid {geometry.rank}; give a list of coordinates for "
+                f"each axis of {geometry.grid_shape}"
+            )
         first, *others = self.per_axis
         if max(first) >= geometry.grid_shape[0]:
             self._refuse_outside(geometry, what)
