@@ -124,9 +124,9 @@ def _product(kernel: PrimFunction) -> TileMatmul | None:
     """The kernel's one product where it is one of few rows that streams its weights, and nothing else."""
     scopes = [stmt for stmt in kernel.body if not isinstance(stmt, Comment)]
     inner = list(scopes[0].body) if len(scopes) == 1 and isinstance(scopes[0], MeshScope) else []
-    if len(inner) != 1 or not isinstance(inner[0], TileMatmul):
+    tile: Any = inner[0] if len(inner) == 1 else None
+    if not isinstance(tile, TileMatmul):
         return None
-    (tile,) = inner
     few = isinstance(tile.rows, int) and tile.rows <= _FEW_ROWS and isinstance(tile.columns, int)
     return tile if few and tile.rhs.strides[-2] == 1 else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tilefoundry.codegen.cpu.emit.source import written_buffers
 from tilefoundry.codegen.cuda.joined import JoinedWork
@@ -25,14 +26,7 @@ from tilefoundry.codegen.cuda.tiles import (
 )
 from tilefoundry.ir.core.expr import Expr, Var
 from tilefoundry.ir.core.kinds import ReduceKind
-from tilefoundry.ir.tir import (
-    BufferView,
-    Operand,
-    Store,
-    TileAttention,
-    TirStmt,
-    walk_tir,
-)
+from tilefoundry.ir.tir import BufferView, Operand, Store, TileAttention, TirStmt, walk_tir
 from tilefoundry.ir.types import Dim, DimVar, DType, TensorType
 
 __all__ = [
@@ -333,33 +327,42 @@ def inner_statements(stmts: tuple[TirStmt, ...]) -> Iterator[TirStmt]:
     """Every statement, outer before inner, those of CUDA kernels opened too; a pack's stores count as stores."""
     for stmt in walk_tir(stmts):
         yield stmt
-        if isinstance(stmt, (Packs, TileMatmul)):
-            yield from (Store(pack.buffer, pack.index, pack.name) for pack in stmt.stores)
-        target = stmt.target if isinstance(stmt, _WRITING) else None
-        if isinstance(target, Part) and target.space == "gmem":
-            yield Store(target.buffer, 0, target.buffer)
-        if isinstance(stmt, TileRotate) and stmt.pair is not None:
-            yield from (Store(space, 0, space) for space in stmt.pair)
-        if isinstance(stmt, TileSync) and stmt.barrier is not None:
-            yield Store(stmt.barrier, 0, stmt.barrier)
-        if isinstance(stmt, TileAttend):
-            yield from inner_statements(stmt.attention.body)
-            if stmt.partial is not None:
-                yield Store(stmt.partial, 0, stmt.partial)
-            if stmt.barrier is not None:
-                yield from inner_statements((TileSync("grid", stmt.barrier),))  # type: ignore[arg-type]  # a CUDA statement
-        if isinstance(stmt, TilePair):
-            yield from inner_statements((stmt.first, stmt.second))  # type: ignore[arg-type]  # CUDA statements
-        if isinstance(stmt, JoinedWork):
-            yield from _joined_statements(stmt)
-        for body in tile_bodies(stmt):
-            yield from inner_statements(body)
-        if isinstance(stmt, (TileMatmul, TileProducts)):
-            yield from inner_statements(stmt.head)
-        if isinstance(stmt, WidePath):
-            yield from inner_statements(stmt.narrow)
-        if isinstance(stmt, (Packs, WidePath, TileMatmul, TileProducts)):
-            yield from inner_statements(stmt.body)
+        yield from _opened(stmt, type(stmt))
+
+
+def _opened(stmt: Any, kind: type) -> Iterator[TirStmt]:
+    """What a statement of ``kind`` writes and holds. Not narrowed type by type: a checker would take ages over that."""
+    if kind in (Packs, TileMatmul):
+        yield from (Store(pack.buffer, pack.index, pack.name) for pack in stmt.stores)
+    target = stmt.target if kind in _WRITING else None
+    if isinstance(target, Part) and target.space == "gmem":
+        yield Store(target.buffer, 0, target.buffer)
+    if kind is TileRotate and stmt.pair is not None:
+        yield from (Store(space, 0, space) for space in stmt.pair)
+    if kind is TileSync and stmt.barrier is not None:
+        yield Store(stmt.barrier, 0, stmt.barrier)
+    if kind is TileAttend:
+        yield from _attending(stmt)
+    if kind is TilePair:
+        yield from inner_statements((stmt.first, stmt.second))
+    if kind is JoinedWork:
+        yield from _joined_statements(stmt)
+    for body in tile_bodies(stmt):
+        yield from inner_statements(body)
+    if kind in (TileMatmul, TileProducts):
+        yield from inner_statements(stmt.head)
+    if kind is WidePath:
+        yield from inner_statements(stmt.narrow)
+    if kind in (Packs, WidePath, TileMatmul, TileProducts):
+        yield from inner_statements(stmt.body)
+
+
+def _attending(stmt: TileAttend) -> Iterator[TirStmt]:
+    yield from inner_statements(stmt.attention.body)
+    if stmt.partial is not None:
+        yield Store(stmt.partial, 0, stmt.partial)
+    if stmt.barrier is not None:
+        yield from inner_statements((TileSync("grid", stmt.barrier),))  # type: ignore[arg-type]  # a CUDA statement
 
 
 def _joined_statements(part: JoinedWork) -> Iterator[TirStmt]:
