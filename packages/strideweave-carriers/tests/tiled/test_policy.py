@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import threading
-import xml.etree.ElementTree
 
 import pytest
 import torch
 
 import strideweave as sw
 from strideweave.carriers.tiled_evictable import (
-    LFU,
-    LRU,
     PURPOSES,
     Bundle,
     DeviceBudget,
-    PinSet,
     Prefetcher,
     TileSelection,
     TileSet,
 )
-from strideweave.carriers.tiled_evictable.timeline import intervals
 from strideweave.testing import Fault, fail_at, gated, sweep
 
 
@@ -201,74 +195,6 @@ def test_a_plan_beyond_capacity(tiled):
         made.carrier.project(made.tensor, choose(3))
 
 
-def used(policy, *requests):
-    return [policy.plan(tiles(*r), "projection") for r in requests]
-
-
-def test_lru_by_hand():
-    plans = used(LRU(2), [0], [1], [0], [2], [3, 4, 5])
-    assert [p.evict for p in plans] == [tiles(), tiles(), tiles(), tiles(1), tiles(0, 2, 3)]
-
-
-def test_lfu_by_hand_and_its_ageing():
-    policy = LFU(1, period=4)
-    plans = used(policy, [0], [0], [0], [1], [1], [1], [1])
-    assert [p.evict for p in plans[:4]] == [tiles(), tiles(), tiles(), tiles(1)]
-    # 0 was counted three times and halved once to 1.5; 1 overtakes it at its second or third request.
-    assert tiles(0) in [p.evict for p in plans[4:6]] and plans[6].evict == tiles()
-
-
-def test_a_pin_set():
-    plans = used(PinSet(tiles(0)), [1, 2], [0, 1])
-    assert [(p.promote, p.evict) for p in plans] == [(tiles(0), tiles(1, 2)), (tiles(0), tiles(1))]
-
-
-@pytest.mark.parametrize("bad", [0, -1, True, 1.5, None])
-def test_policies_check_their_capacity(bad):
-    for cls in (LRU, LFU):
-        with pytest.raises((TypeError, ValueError)):
-            cls(bad)
-    with pytest.raises(TypeError):
-        PinSet([(0, 0, 0)])
-
-
-@pytest.mark.parametrize("policy", [LRU(2), LFU(2), PinSet(tiles(1, 2))])
-def test_shipped_policies_keep_results_right_and_residency_bounded(tiled, policy):
-    made = tiled.make(grid=(6, 1, 1), primary_capacity=3, residency_policy=policy)
-    full = tiled.dense(made.tensor, made.values)
-    generator = torch.Generator().manual_seed(3)
-    for _ in range(40):
-        wanted = torch.randperm(6, generator=generator)[:2].tolist()
-        assert torch.equal(
-            tiled.by_mode(made.carrier.project(made.tensor, choose(*wanted)).wait()), full[wanted]
-        )
-        made.carrier.wait_idle()
-        assert len(made.carrier.primary_tiles) <= 2
-
-
-@pytest.mark.parametrize("policy", [LRU, LFU])
-def test_requests_that_overlap_stream_where_primary_is_full(tiled, policy):
-    """As without a policy: tiles that another request keeps where they are need not leave."""
-    made = tiled.make(grid=(6, 1, 1), primary_capacity=2, residency_policy=policy(2))
-    full = tiled.dense(made.tensor, made.values)
-    with gated("copy"):
-        handles = [made.carrier.project(made.tensor, choose(k, k + 1)) for k in (0, 2, 4)]
-    for k, handle in zip((0, 2, 4), handles, strict=True):
-        assert torch.equal(tiled.by_mode(handle.wait()), full[[k, k + 1]])
-    made.carrier.wait_idle()
-    assert len(made.carrier.primary_tiles) <= 2
-
-
-@pytest.mark.parametrize("policy", [LRU, LFU])
-def test_what_a_policy_keeps_goes_onto_primary_before_what_leaves_again(tiled, policy):
-    """A request beyond the capacity, made twice: what stayed of the first is found by the second."""
-    made = tiled.make(grid=(6, 1, 1), primary_capacity=2, residency_policy=policy(2))
-    for _ in range(2):
-        made.carrier.project(made.tensor, choose(*range(5))).wait()
-        made.carrier.wait_idle()
-    assert len(made.carrier.primary_tiles) == 2 and made.carrier.stats().hits == 2
-
-
 def test_a_prefetcher_waits_for_its_own_handles_only(tiled):
     made = tiled.make(grid=(6, 1, 1))
     prefetcher = Prefetcher(made.carrier)
@@ -390,35 +316,3 @@ def test_what_bundles_refuse(tiled):
     Bundle([made.carrier])
     with pytest.raises(RuntimeError, match="already"):
         Bundle([made.carrier])
-
-
-def test_stats_and_pictures(tiled):
-    made = tiled.make(primary_capacity=2)
-    made.carrier.project(made.tensor, choose(0, 1)).wait()
-    made.carrier.project(made.tensor, choose(1, 2, 3)).wait()
-    stats = made.carrier.stats()
-    assert (stats.requests, stats.hits, stats.misses, stats.hit_rate) == (2, 1, 4, 0.2)
-    assert stats.bytes_promoted == 3 * 24 and stats.bytes_streamed == 24 and stats.peak_resident_tiles == 2
-    assert stats.promote_gigabytes_per_second > 0
-    picture = xml.etree.ElementTree.fromstring(made.carrier.timeline_svg())
-    assert len(picture.findall("{http://www.w3.org/2000/svg}rect")) == 3
-    page = xml.etree.ElementTree.fromstring(made.carrier.timeline_html().removeprefix("<!DOCTYPE html>"))
-    assert len(page.findall(".//{http://www.w3.org/2000/svg}rect")) == 3
-    cells = {row.find("th").text: row.find("td").text for row in page.findall(".//tr")}
-    assert (cells["misses"], cells["hit_rate"], cells["peak_resident_tiles"]) == ("4", "0.2", "2")
-    trace = json.loads(made.carrier.chrome_trace())
-    assert sorted(e["tid"] for e in trace["traceEvents"]) == [0, 1, 2]
-    assert all(e["ph"] == "X" and e["dur"] >= 0 for e in trace["traceEvents"])
-
-
-def test_stays_begin_with_the_carrier_and_end_with_it():
-    """Two tiles are there from the start, one of them leaves and comes back; nothing is there after release."""
-    carrier = sw.TiledEvictable(sw.CPU(6), sw.CPU(0), (3,), (2,))
-    carrier.evict(TileSet([(1,)]))
-    carrier.promote(TileSet([(1,)]))
-    stays = intervals(carrier)
-    assert [code for code, _, _ in stays] == [0, 1, 1, 2] and [since for _, since, _ in stays].count(0.0) == 3
-    carrier.release()
-    ended = intervals(carrier)
-    assert [code for code, _, _ in ended] == [0, 1, 1, 2] and ended == intervals(carrier)
-    assert all(to >= since for _, since, to in ended)
