@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy
@@ -59,10 +60,11 @@ class Model:
         pinned: set[Code],
         retained: set[Code] | None = None,
         cache: bool = True,
+        leaving: Collection[Code] = (),
     ) -> bool:
         """What a request that reads ``codes`` does to residency; False where it must be refused.
 
-        Without ``cache`` it brings only those in ``must`` onto primary.
+        Without ``cache`` it brings only those in ``must`` onto primary. Those ``leaving`` after it come last.
         """
         missing = []
         for code in codes:
@@ -71,8 +73,8 @@ class Model:
                 self.touch(code)
             elif code in must or (cache and tile.secondary):
                 missing.append(code)
-        missing.sort(key=lambda c: c not in must)
         short = len(missing) - (self.capacity - len(self.recent))
+        missing.sort(key=lambda c: (c not in must, short > 0 and c in leaving))
         victims = self.victims(short, pinned) if short > 0 else []
         places = self.capacity - len(self.recent) + len(victims)
         needed = sum(c in must for c in missing)

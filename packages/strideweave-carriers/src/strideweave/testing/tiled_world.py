@@ -179,7 +179,12 @@ class World:
         retained = {c for c in self.codes(plan.retain) if self.model.tiles[c].primary}
         extra = [c for c in promote if c not in codes]
         return self.model.make_resident(
-            [*codes, *extra], set(promote), {*codes, *promote, *retained}, retained, cache
+            [*codes, *extra],
+            set(promote),
+            {*codes, *promote, *retained},
+            retained,
+            cache,
+            self.codes(plan.evict),
         )
 
     def afterwards(self, plan: ResidencyPlan | None) -> None:
