@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import contextmanager
+from itertools import pairwise
 from unittest import mock
 
 import pytest
@@ -18,7 +19,6 @@ from hypothesis import strategies as st
 
 import strideweave as sw
 from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, TileSet, arriving, projecting
-from strideweave.carriers.tiled_evictable.mover import _joined
 from strideweave.carriers.tiled_evictable.strips import runs_of, strips
 from strideweave.movement.completion import Completion
 from strideweave.testing.faults import Fault, fail_at, gated
@@ -183,11 +183,16 @@ def test_a_write_is_refused_until_the_projection_is_published():
     st.randoms(use_true_random=False),
     st.integers(1, 5),
 )
-def test_runs_are_those_that_joining_bytes_gives(places, rng, size):
+def test_runs_move_every_tile_once_and_neighbours_together(places, rng, size):
     """Some targets follow their sources, so that some tiles move together."""
     targets = [p if rng.random() < 0.6 else p + 64 for p in places]
-    expected = _joined(sorted((p * size, t * size, size) for p, t in zip(places, targets, strict=True)))
-    assert runs_of(strips(places, targets), size) == expected
+    runs = runs_of(strips(places, targets), size)
+    moved = {at + k: to + k for at, to, nbytes in runs for k in range(nbytes)}
+    assert moved == {
+        p * size + k: t * size + k for p, t in zip(places, targets, strict=True) for k in range(size)
+    }
+    assert sum(nbytes for _, _, nbytes in runs) == size * len(places)
+    assert all(b[0] > a[0] and (a[0] + a[2], a[1] + a[2]) != (b[0], b[1]) for a, b in pairwise(runs))
 
 
 def test_a_thread_helps_until_it_has_what_it_needs():

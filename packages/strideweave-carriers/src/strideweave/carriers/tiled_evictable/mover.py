@@ -18,7 +18,7 @@ from ..base import Carrier
 from ..torch_storage import outside_inference
 from .indices import index_tensor
 from .slots import Slab
-from .strips import Strips, runs_of
+from .strips import Strips, joined, runs_of
 
 HERE = object()
 """The calling thread, where no stream is involved."""
@@ -49,23 +49,7 @@ def grouped(moves: Iterable[Move]) -> dict[tuple[Carrier, Carrier], list[Run]]:
             origin, goal = source, target
             into = spans.setdefault((source, target), [])
         into.append((source_at, target_at, nbytes))
-    return {pair: _joined(sorted(of_pair)) for pair, of_pair in spans.items()}
-
-
-def _joined(spans: list[tuple[int, int, int]]) -> list[Run]:
-    """``(source, target, nbytes)``, in order of source, as runs; neighbours on both sides become one."""
-    # In half the time that calling the class takes.
-    make = tuple.__new__
-    runs: list[Run] = []
-    begin, goal, length = spans[0]
-    for source_at, target_at, nbytes in spans[1:]:
-        if source_at == begin + length and target_at == goal + length:
-            length += nbytes
-        else:
-            runs.append(make(Run, (begin, goal, length)))
-            begin, goal, length = source_at, target_at, nbytes
-    runs.append(make(Run, (begin, goal, length)))
-    return runs
+    return {pair: joined(sorted(of_pair)) for pair, of_pair in spans.items()}
 
 
 def failed(error: BaseException) -> Completion[None]:

@@ -68,11 +68,10 @@ def _place(
     core: Core, request: Request, wanted: list[TileRecord], must: Collection[int], found: Reserved
 ) -> None:
     needed = sum([r.code in must for r in wanted])
-    if 0 < needed < len(wanted):
-        wanted.sort(key=lambda r: r.code not in must)
     room = core.room()
-    if len(wanted) > room and request.trailing:
-        leaves = frozenset(request.trailing)
+    # Where not all find a place, those that leave after the request anyway come last.
+    leaves = frozenset(request.trailing) if len(wanted) > room else frozenset()
+    if leaves or 0 < needed < len(wanted):
         wanted.sort(key=lambda r: (r.code not in must, r.code in leaves))
     if len(wanted) > room and not request.made_room:
         found.make_room = _older_elsewhere(core, len(wanted) - room)

@@ -16,23 +16,27 @@ def strips(sources: Sequence[int], targets: Sequence[int]) -> Strips:
     following = -1
     for at in sources:
         if at <= following:
-            return _joined(sorted(zip(sources, targets, strict=True)))
+            runs = joined(sorted((one, to, 1) for one, to in zip(sources, targets, strict=True)))
+            begins, goals, lengths = zip(*runs, strict=True)
+            return begins, goals, lengths
         following = at + 1
     return sources, targets, None
 
 
-def _joined(pairs: Sequence[tuple[int, int]]) -> Strips:
-    first, goal = begin, into = pairs[0]
-    begins, goals, lengths = [begin], [into], []
-    for at, to in pairs[1:]:
-        first, goal = first + 1, goal + 1
-        if at != first or to != goal:
-            lengths.append(first - begin)
-            begins.append(at)
-            goals.append(to)
-            first, goal = begin, _ = at, to
-    lengths.append(first + 1 - begin)
-    return begins, goals, lengths
+def joined(spans: list[tuple[int, int, int]]) -> list[Run]:
+    """``(source, target, length)`` in any unit, in order of source, as runs; neighbours on both sides become one."""
+    # In half the time that calling the class takes.
+    make = tuple.__new__
+    runs: list[Run] = []
+    begin, goal, length = spans[0]
+    for source_at, target_at, nbytes in spans[1:]:
+        if source_at == begin + length and target_at == goal + length:
+            length += nbytes
+        else:
+            runs.append(make(Run, (begin, goal, length)))
+            begin, goal, length = source_at, target_at, nbytes
+    runs.append(make(Run, (begin, goal, length)))
+    return runs
 
 
 def runs_of(moved: Strips, size: int) -> list[Run]:
