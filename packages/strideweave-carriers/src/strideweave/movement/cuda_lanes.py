@@ -13,7 +13,6 @@ from .captures import beside_captures
 from .completion import Completion
 from .convoy import FULL, LONGEST, Convoy
 from .flight import Flight
-from .interrupts import interrupts_deferred
 from .pool import DEMAND
 from .reaper import Reaper, Settle, Watch
 
@@ -135,19 +134,10 @@ class Marked(Watch):
         self._todo, self._waiting = [settle], []
         self._marks, self._keep = marks, keep
 
-    def settle(self, error: BaseException | None) -> None:
-        """See ``Watch.settle``."""
-        with interrupts_deferred():
-            try:
-                # Of two threads one finds it gone.
-                follow = self._todo.pop()
-            except IndexError:
-                return
-            try:
-                follow(error)
-            finally:
-                self._keep = None
-                self._marks.give(self.event)
+    def give_back(self) -> None:
+        """See ``Watch.give_back``."""
+        self._keep = None
+        self._marks.give(self.event)
 
 
 def follow(

@@ -88,7 +88,13 @@ class Watch:
                 follow = self._todo.pop()
             except IndexError:
                 return
-            follow(error)
+            try:
+                follow(error)
+            finally:
+                self.give_back()
+
+    def give_back(self) -> None:
+        """What follows has been done: nothing is needed any more."""
 
     def is_open(self) -> bool:
         """Whether what follows is still to be done."""
