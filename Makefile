@@ -5,7 +5,7 @@ export UV_PROJECT_ENVIRONMENT ?= .venv
 
 PACKAGES := tilefoundry-ir tilefoundry-runtime tilefoundry-cuda strideweave-carriers
 
-.PHONY: quickstart test emulate fuzz lint types boundaries isolation wheels docs clean setup headers uv installed
+.PHONY: quickstart test emulate explore fuzz lint types boundaries isolation wheels docs clean setup headers uv installed
 
 setup: headers
 	$(UV) sync --quiet --locked
@@ -27,6 +27,10 @@ test: setup
 # Every op of the CUDA target on a host emulator of a block: about a quarter of an hour of one core.
 emulate: setup
 	TILEFOUNDRY_EMULATED=1 $(UV) run --no-sync python -m pytest -n 2 -m emulated packages/tilefoundry-cuda
+
+# New examples for every property, twenty times as many as a test run draws.
+explore: setup
+	HYPOTHESIS_PROFILE=explore $(UV) run --no-sync python -m pytest -n 2 -m hypothesis $(PYTEST_ARGS)
 
 # 20,000 damaged checkpoints and alias tables, with the branch coverage they reach.
 fuzz: setup

@@ -3,6 +3,9 @@
 Tests marked ``gpu`` run where there is a GPU, those marked ``two_gpus`` where there are two. Those marked
 ``emulated`` take a quarter of an hour of one core and run where ``TILEFOUNDRY_EMULATED=1`` asks for them
 (``make emulate``).
+
+The Hypothesis profile ``ci`` draws the same examples for the same tests every time, so that the same commit always
+gets the same answer; ``dev`` draws new ones each time, and ``explore`` many more (``make explore``).
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", parent=settings.get_profile("dev"), print_blob=True)
+settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=True, print_blob=True)
+settings.register_profile("explore", parent=settings.get_profile("dev"), max_examples=2000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tilefoundry import CompilerOptions, lower
@@ -22,6 +22,8 @@ sizes = st.lists(st.sampled_from((1, 2, 4, 8)), min_size=1, max_size=3)
 
 
 @given(extents, st.integers(1, 200_000), sizes, st.integers(1, 3))
+@example(16400, 1, [1], 1)
+@example(32768, 1, [1], 1)
 def test_the_threads_of_a_block_hold_all_of_a_row(extent, rows, item_sizes, joins):
     width = pack_width(item_sizes, extent)
     assert extent % width == 0 and width * max(item_sizes) <= 16

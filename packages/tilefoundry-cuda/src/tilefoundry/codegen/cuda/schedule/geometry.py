@@ -14,6 +14,8 @@ MOST_THREADS = 1024
 _ACCESS_BYTES = 16
 _PACKS = 4
 _KEPT = 64
+"""Elements of a row that one thread keeps in registers, at most."""
+
 _NARROW = 32
 """Packs of a row that one warp or less takes, a pack per thread."""
 
@@ -90,7 +92,10 @@ def reduced_geometry(extent: Dim, rows: Dim, width: int, kept: int = 0, joins: i
         return Geometry(MOST_THREADS, 1, width, None)
     # Nobody else works meanwhile: the more threads take part, the sooner the one row is done.
     if rows == 1 and packs >= BLOCK // 2:
-        return Geometry(BLOCK, 1, width, -(-packs // BLOCK) * width)
+        threads = BLOCK
+        while -(-packs // threads) * width > _KEPT:
+            threads *= 2
+        return Geometry(threads, 1, width, -(-packs // threads) * width)
     threads, pieces = _short(packs, joins) if packs <= _NARROW else _shared(packs)
     return Geometry(threads, _rows_per_block(threads, rows), width, pieces * width)
 
