@@ -21,6 +21,7 @@ from dataclasses import asdict
 
 import torch
 from carriers_calls import missing_calls, resident_calls
+from carriers_operations import streamed_from_file, streamed_to_device
 from carriers_rows import COLUMNS, EXPERTS, ROWS, Row, choose, in_turns, on_device, tiles, timed, weights
 
 import strideweave as sw
@@ -276,6 +277,7 @@ def _resident_bytes() -> int:
 
 SECTIONS: dict[str, tuple[Callable[[], list[Row]], bool]] = {
     "file": (file_promotion, False),
+    "file_operations": (streamed_from_file, False),
     "overhead": (resident_calls, False),
     "missing": (missing_calls, True),
     "memory": (memory, True),
@@ -284,6 +286,7 @@ SECTIONS: dict[str, tuple[Callable[[], list[Row]], bool]] = {
     "resident": (resident, True),
     "overlap": (overlap, True),
     "scatter": (scatter_add, True),
+    "operations": (streamed_to_device, True),
 }
 
 

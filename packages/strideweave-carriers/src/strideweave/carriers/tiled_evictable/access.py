@@ -1,12 +1,13 @@
 """Access: boxes of an operand's values as torch tensors, whether the operand is tiled or ordinary.
 
-A box is a range per mode. It comes back with one dimension per mode, the last mode first, in fresh contiguous memory
+A box is a range per mode. It comes back with one dimension per mode, the last mode first, in contiguous, aligned memory
 where the operand is tiled, so that what is computed from it does not depend on where a tile happened to lie.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,8 @@ from .compatibility import footprint
 from .packing import Packing, packing
 from .refined import Refined
 from .tensors import flat_values
-from .tile_reader import read_tiles, row
+from .tile_reader import Found, row
+from .tile_stream import TileStream
 
 if TYPE_CHECKING:
     import torch
@@ -66,46 +68,67 @@ class Access:
         mode = 1 - mode if self._swap else mode
         return self.sizes[mode] if self._tiled is None else self._geometry.tile_shape[mode]
 
-    def box(self, ranges: Box) -> torch.Tensor:
-        """The values in ``ranges``; a mode of size 1 keeps its one value whatever its range."""
+    @contextmanager
+    def read(self, boxes: Iterable[Box]) -> Iterator[Iterator[torch.Tensor]]:
+        """The values in each of ``boxes``, in turn; a mode of size 1 keeps its one value whatever its range."""
         if self._swap:
-            return self._box(ranges[::-1]).transpose(0, 1)
-        return self._box(ranges)
+            with self._read(box[::-1] for box in boxes) as views:
+                yield (view.transpose(0, 1) for view in views)
+        else:
+            with self._read(boxes) as views:
+                yield views
 
-    def _box(self, ranges: Box) -> torch.Tensor:
+    @contextmanager
+    def _read(self, boxes: Iterable[Box]) -> Iterator[Iterator[torch.Tensor]]:
         if self._tiled is None:
-            view = self._view
-            for mode, taken in enumerate(ranges):
-                dim = view.ndim - 1 - mode
-                if view.shape[dim] > 1:
-                    view = view.narrow(dim, taken.start, len(taken))
-            return view
-        return self._from_tiles(
-            tuple(r if s > 1 else range(1) for r, s in zip(ranges, self.sizes, strict=True))
-        )
+            yield map(self._cut, boxes)
+            return
+        with TileStream(self._tiled._core, map(self._step, boxes)) as steps:
+            yield (self._joined(box, found) for box, found in steps)
 
-    def _from_tiles(self, ranges: Box) -> torch.Tensor:
-        carrier = self._tiled
+    def _cut(self, box: Box) -> torch.Tensor:
+        view = self._view
+        for mode, taken in enumerate(box):
+            dim = view.ndim - 1 - mode
+            if view.shape[dim] > 1:
+                view = view.narrow(dim, taken.start, len(taken))
+        return view
+
+    def _step(self, box: Box) -> tuple[Box, list[int]]:
+        """The box within the operand, and the tiles that it meets, first axis fastest."""
+        own = tuple(r if s > 1 else range(1) for r, s in zip(box, self.sizes, strict=True))
+        tile = self._geometry.tile_shape
+        spans = [range(r.start // t, (r.stop - 1) // t + 1) for r, t in zip(own, tile, strict=True)]
+        return own, [self._geometry.code(c[::-1]) for c in product(*spans[::-1])]
+
+    def _joined(self, box: Box, found: Found) -> torch.Tensor:
+        carrier, tile = self._tiled, self._geometry.tile_shape
         assert carrier is not None
-        core, tile = carrier._core, self._geometry.tile_shape
-        spans = [range(r.start // t, (r.stop - 1) // t + 1) for r, t in zip(ranges, tile, strict=True)]
-        coordinates = list(product(*spans[::-1]))
-        codes = [self._geometry.code(c[::-1]) for c in coordinates]
-        found = read_tiles(core, codes)
-        out = flat_values(core.primary.prototype).new_zeros([len(r) for r in ranges[::-1]])
-        for coordinate, code in zip(coordinates, codes, strict=True):
-            slot = found[code]
+        core = carrier._core
+        if len(found) == 1 and tuple(map(len, box)) == tile:
+            (slot,) = found.values()
             if slot is not None:
-                _paste(out, one_tile(row(core, slot), self._form, tile), coordinate[::-1], tile, ranges)
-        core.mover.finish()
+                return one_tile(row(core, slot), self._form, tile)
+        out = flat_values(core.primary.prototype).new_zeros([len(r) for r in box[::-1]])
+        for code, slot in found.items():
+            if slot is not None:
+                coordinate = self._geometry.coordinate(code)
+                _paste(out, one_tile(row(core, slot), self._form, tile), coordinate, tile, box)
         return out
 
 
 def one_tile(values: torch.Tensor, form: Packing, tile: Sequence[int]) -> torch.Tensor:
-    """A tile as it lies (flat) with one dimension per axis, last first; a copy."""
+    """A tile as it lies (flat) with one dimension per axis, last first, contiguous and aligned as fresh memory is."""
+    if form.verbatim and values.data_ptr() % _alignment(values) == 0:
+        return values.view(tuple(tile[::-1]))
     compact = values.new_empty(values.shape)
     form.by_tile(compact)[form.place(0)].copy_(values.view(form.tile_dims))
     return compact.view(tuple(tile[::-1]))
+
+
+def _alignment(values: torch.Tensor) -> int:
+    # What torch's allocators give; kernels choose their ways by less.
+    return 512 if values.is_cuda else 64
 
 
 def _paste(
@@ -145,6 +168,13 @@ def _modes(extents: IntTuple) -> tuple[IntTuple, ...]:
     return extents if isinstance(extents, tuple) else (extents,)
 
 
+def cut(view: torch.Tensor, box: Sequence[range]) -> torch.Tensor:
+    """The part of ``view``, which has one dimension per mode, last mode first, that lies in ``box``."""
+    for mode, taken in enumerate(box):
+        view = view.narrow(view.ndim - 1 - mode, taken.start, len(taken))
+    return view
+
+
 def blocks(size: int, step: int) -> Iterator[range]:
     """``range(size)`` in pieces of ``step``."""
     for start in range(0, size, step):
@@ -155,3 +185,9 @@ def boxes(sizes: Sequence[int], steps: Sequence[int]) -> Iterator[Box]:
     """Every box of a grid of ``steps``, first mode fastest."""
     for box in product(*[list(blocks(n, s)) for n, s in zip(sizes[::-1], steps[::-1], strict=True)]):
         yield box[::-1]
+
+
+def steps(accesses: Sequence[Access | object], sizes: Sequence[int]) -> list[int]:
+    """The box that one step of a pointwise operation covers: the tile of the first tiled operand."""
+    first = next(a for a in accesses if isinstance(a, Access) and a.is_tiled)
+    return [first.cuts(m) if first.sizes[m] == n else n for m, n in enumerate(sizes)]

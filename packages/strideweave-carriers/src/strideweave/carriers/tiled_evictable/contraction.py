@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -9,7 +11,7 @@ from ...dtypes import DType, Float32, Int64
 from ...operations.checked import checked
 from ...operations.matmul import MATMUL
 from ...operations.operation import Result
-from .access import Access, blocks
+from .access import Access, Box, blocks
 
 if TYPE_CHECKING:
     import torch
@@ -27,37 +29,49 @@ def contract(a: Access, b: Access, out: torch.Tensor, dtype: DType) -> None:
         OverflowError: an integer result out of range.
     """
     columns, rows = out.shape
-    for x in blocks(rows, a.cuts(0)):
-        for y in blocks(columns, b.cuts(0)):
-            piece = contract_box(a, b, x, y, dtype)
+    places = [(x, y) for x in blocks(rows, a.cuts(0)) for y in blocks(columns, b.cuts(0))]
+    with products(a, b, places, dtype) as pieces:
+        for (x, y), piece in zip(places, pieces, strict=True):
             if not dtype.is_float:
                 checked("matmul", piece, dtype)
             out[y.start : y.stop, x.start : x.stop].copy_(piece)
 
 
-def contract_box(a: Access, b: Access, x: range, y: range, dtype: DType) -> torch.Tensor:
-    """One box of the product, dimensions (y, x), summed over the pieces into which tiles cut the contracted mode."""
-    depth = _depth(a)
+@contextmanager
+def products(a: Access, b: Access, places: Sequence[Box], dtype: DType) -> Iterator[Iterator[torch.Tensor]]:
+    """The product in each box ``(x, y)``, in turn, dimensions (y, x)."""
+    spans = _spans(a, b)
+    with (
+        a.read((x, z) for x, _ in places for z in spans) as left,
+        b.read((y, z) for _, y in places for z in spans) as right,
+    ):
+        yield (_product(left, right, box, spans, dtype) for box in places)
+
+
+def _spans(a: Access, b: Access) -> list[range]:
+    """The pieces into which tiles of either operand cut the contracted mode."""
+    depth = a.sizes[0] if a._swap else a.sizes[1]
     edges = sorted({*range(0, depth, a.cuts(1)), *range(0, depth, b.cuts(1)), depth})
-    spans = [range(lo, hi) for lo, hi in pairwise(edges)]
-    if len(spans) == 1 and dtype.is_float:
-        return _piece(a, b, x, y, spans[0], dtype)
+    return [range(lo, hi) for lo, hi in pairwise(edges)]
+
+
+def _product(
+    left: Iterator[torch.Tensor],
+    right: Iterator[torch.Tensor],
+    box: Box,
+    spans: Sequence[range],
+    dtype: DType,
+) -> torch.Tensor:
+    """One box of the product, summed over ``spans``, for each of which a factor is taken from either side."""
+    rounded = len(spans) == 1 and dtype.is_float
     total = None
     for z in spans:
-        piece = _piece(a, b, x, y, z, wide(dtype))
+        views = [_contiguous(next(left)), _contiguous(next(right))]
+        result = Result(tuple(map(len, box)), dtype if rounded else wide(dtype))
+        piece = MATMUL.torch(views, {"contracted": (len(z), len(z))}, result)
         total = piece if total is None else total.add_(piece)
     assert total is not None
     return total
-
-
-def _depth(a: Access) -> int:
-    return a.sizes[0] if a._swap else a.sizes[1]
-
-
-def _piece(a: Access, b: Access, x: range, y: range, z: range, dtype: DType) -> torch.Tensor:
-    views = [_contiguous(a.box((x, z))), _contiguous(b.box((y, z)))]
-    attributes = {"contracted": (len(z), len(z))}
-    return MATMUL.torch(views, attributes, Result((len(x), len(y)), dtype))
 
 
 def _contiguous(view: torch.Tensor) -> torch.Tensor:

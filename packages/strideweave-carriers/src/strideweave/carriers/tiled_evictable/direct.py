@@ -7,6 +7,8 @@ changes a bit of the result, and no dense operand is built on the device. One no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import repeat
 
 from ...autograd.mode import is_grad_enabled
 from ...autograd.node import Node
@@ -17,7 +19,7 @@ from ...tensor import Tensor, attach, detached
 from ..base import Carrier
 from ..torch_storage import TorchStorage, plain_torch
 from . import direct_gradients
-from .access import Access, boxes, mode_sizes
+from .access import Access, boxes, cut, mode_sizes, steps
 from .carrier import TiledEvictable
 from .contraction import contract, wide
 from .gradients import whole
@@ -122,19 +124,11 @@ def _pointwise(
 ) -> None:
     sizes = mode_sizes(result.extents)
     accesses = [Access(o, like=result.extents) if isinstance(o, (Tensor, Refined)) else o for o in operands]
-    for box in boxes(sizes, steps(accesses, sizes)):
-        views = [a.box(box) if isinstance(a, Access) else a for a in accesses]
-        piece = operation.torch(views, attributes, result)
-        target = out
-        for mode, taken in enumerate(box):
-            target = target.narrow(out.ndim - 1 - mode, taken.start, len(taken))
-        target.copy_(piece)
-
-
-def steps(accesses: Sequence[Access | object], sizes: Sequence[int]) -> list[int]:
-    """The box that one step of a pointwise operation covers: the tile of the first tiled operand."""
-    first = next(a for a in accesses if isinstance(a, Access) and a.is_tiled)
-    return [first.cuts(m) if first.sizes[m] == n else n for m, n in enumerate(sizes)]
+    order = list(boxes(sizes, steps(accesses, sizes)))
+    with ExitStack() as stack:
+        views = [stack.enter_context(a.read(order)) if isinstance(a, Access) else repeat(a) for a in accesses]
+        for box, *values in zip(order, *views, strict=False):
+            cut(out, box).copy_(operation.torch(values, attributes, result))
 
 
 def _reduce(
@@ -145,13 +139,12 @@ def _reduce(
     kept = [n for m, n in enumerate(access.sizes) if m not in dropped]
     kind = attributes["accumulator"] if result.dtype.is_float else wide(result.dtype)
     total = flat.new_zeros(kept[::-1], dtype=kind.torch())
-    for box in boxes(access.sizes, [access.cuts(m) for m in range(len(access.sizes))]):
-        values = access.box(box)
-        dims = [values.ndim - 1 - m for m in dropped]
-        target = total
-        for at, mode in enumerate(m for m in range(len(access.sizes)) if m not in dropped):
-            target = target.narrow(len(kept) - 1 - at, box[mode].start, len(box[mode]))
-        target.add_(values.sum(dims, dtype=kind.torch()) if dims else values)
+    dims = [len(access.sizes) - 1 - m for m in dropped]
+    order = list(boxes(access.sizes, [access.cuts(m) for m in range(len(access.sizes))]))
+    with access.read(order) as views:
+        for box, values in zip(order, views, strict=True):
+            target = cut(total, [taken for m, taken in enumerate(box) if m not in dropped])
+            target.add_(values.sum(dims, dtype=kind.torch()) if dims else values)
     if not result.dtype.is_float:
         from ...operations.checked import checked
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from tilefoundry.ir.layout import product as size_of
@@ -15,11 +17,11 @@ from ...operations.reduce import spread
 from ...operations.unbroadcast import sum_to
 from ...tensor import Tensor, detached
 from ..torch_storage import TorchStorage, plain_torch
-from .access import Access, Box, boxes, mode_sizes
+from .access import Access, Box, boxes, cut, mode_sizes, steps
 from .carrier import TiledEvictable
 from .compatibility import footprint
 from .construction import like
-from .contraction import contract, contract_box
+from .contraction import contract, products
 from .geometry import TileGeometry
 from .gradients import from_dense, on_primary_class, tiled, whole
 from .irregular import Picks, Spread, put, summed, tile_places
@@ -33,7 +35,8 @@ from .tile_reader import TileWriter, groups, row
 if TYPE_CHECKING:
     import torch
 
-Piece = Callable[[Box], "torch.Tensor"]
+Pieces = Callable[[Sequence[Box]], AbstractContextManager[Iterator["torch.Tensor"]]]
+"""The values of a gradient in each of some boxes, in turn."""
 
 
 def gradients(
@@ -102,17 +105,16 @@ def _one(
         return _of_matmul(tensors, gradient, k)
     target = tensors[k]
     if name == "reduce_sum":
-        piece = _spread_piece(target, attributes, gradient)
-        return _by_tile(target, piece)
+        return _by_tile(target, Access(spread(gradient, target, attributes["leaves"])).read)
     mine = _index(operands, k)
     other = next((o for i, o in enumerate(operands) if i != mine), None)
     if not isinstance(target.carrier, TiledEvictable):
         return _ordinary(name, target, other, gradient, result)
     if _is_irregular(operands, result):
-        return _by_tile(target, _piece_by_index(name, target, other, result, gradient))
+        return _by_tile(target, _pieces_by_index(name, target, other, result, gradient))
     parts, shape = _in_boxes([*operands, gradient], result)
     mate = next((o for i, o in enumerate(parts[:-1]) if i != mine), None)
-    return _by_tile(parts[mine], _pointwise_piece(name, parts[mine], mate, shape, parts[-1]))
+    return _by_tile(parts[mine], _pointwise_pieces(name, parts[mine], mate, shape, parts[-1]))
 
 
 def _index(operands: Sequence[Operand], k: int) -> int:
@@ -137,13 +139,11 @@ def _ordinary(name: str, target: Tensor, other: Operand | None, gradient: Tensor
     pair, shape = _in_boxes([other, gradient], result)
     factor, g = Access(pair[0], like=shape.extents), Access(pair[1])
     sizes = mode_sizes(shape.extents)
-    with plain_torch():
+    order = list(boxes(sizes, steps([factor], sizes)))
+    with plain_torch(), g.read(order) as theirs, factor.read(order) as factors:
         out = flat_values(carrier).view(sizes[::-1])
-        for box in boxes(sizes, [factor.cuts(m) if factor.sizes[m] == n else n for m, n in enumerate(sizes)]):
-            target_box = out
-            for mode, taken in enumerate(box):
-                target_box = target_box.narrow(out.ndim - 1 - mode, taken.start, len(taken))
-            target_box.copy_(g.box(box) * factor.box(box))
+        for box, one, other in zip(order, theirs, factors, strict=True):
+            cut(out, box).copy_(one * other)
     return sum_to(dense, target.shape.extents)
 
 
@@ -152,10 +152,10 @@ def _is_irregular(operands: Sequence[Operand], result: Result) -> bool:
     return not is_regular(operands, result) and refined_operands(operands, result) is None
 
 
-def _piece_by_index(
+def _pieces_by_index(
     name: str, target: Tensor, other: Operand | None, result: Result, gradient: Tensor
-) -> Piece:
-    """The gradient of a sum's or product's tiled operand at a box of it."""
+) -> Pieces:
+    """The gradient of a sum's or product's tiled operand at boxes of it."""
     spread_out, g = Spread(target, result.extents), Picks(gradient, result.extents)
     factor = Picks(other, result.extents) if name != "add" and isinstance(other, Tensor) else None
 
@@ -167,7 +167,7 @@ def _piece_by_index(
             values = (values * factor.at(places)).to(values.dtype)
         return summed(values, met, Float32.torch())
 
-    return piece
+    return lambda order: nullcontext(map(piece, order))
 
 
 def _in_boxes(operands: Sequence[Operand], result: Result) -> tuple[list[Any], Result]:
@@ -179,38 +179,45 @@ def _in_boxes(operands: Sequence[Operand], result: Result) -> tuple[list[Any], R
     return finer
 
 
-def _pointwise_piece(
+def _pointwise_pieces(
     name: str,
     target: Tensor | Refined,
     other: Operand | Refined | None,
     result: Result,
     gradient: Tensor | Refined,
-) -> Piece:
+) -> Pieces:
     sizes, mine = mode_sizes(result.extents), mode_sizes(target.layout.shape.extents)
     g = Access(gradient)
     product = isinstance(other, (Tensor, Refined)) and name != "add"
     factor = Access(other, like=result.extents) if product else None  # type: ignore[arg-type] # product says which it is
     itself = Access(target) if name == "relu" else None
     dims = [len(sizes) - 1 - m for m, n in enumerate(sizes) if mine[m] != n]
-    scalar = other if isinstance(other, (bool, int, float)) else 1
+    scalar = other if isinstance(other, (bool, int, float)) and name != "add" else 1
 
-    def piece(box: Box) -> torch.Tensor:
-        full = tuple(b if mine[m] == n else range(n) for m, (b, n) in enumerate(zip(box, sizes, strict=True)))
-        values = g.box(full)
-        if factor is not None:
-            values = (values * factor.box(full)).to(values.dtype)
-        elif itself is not None:
-            values = values * (itself.box(box) > 0).to(values.dtype)
+    def piece(values: torch.Tensor, by: Any) -> torch.Tensor:
+        if itself is not None:
+            values = values * (by > 0).to(values.dtype)
+        elif factor is not None:
+            values = (values * by).to(values.dtype)
         elif name != "add":
-            values = values * scalar
+            values = values * by
         return values.sum(dims, keepdim=True, dtype=Float32.torch()) if dims else values
 
-    return piece
+    @contextmanager
+    def pieces(order: Sequence[Box]) -> Iterator[Iterator[torch.Tensor]]:
+        met = [
+            tuple(b if mine[m] == n else range(n) for m, (b, n) in enumerate(zip(box, sizes, strict=True)))
+            for box in order
+        ]
+        with ExitStack() as stack:
+            values = stack.enter_context(g.read(met))
+            if factor is not None:
+                by = stack.enter_context(factor.read(met))
+            else:
+                by = stack.enter_context(itself.read(order)) if itself is not None else repeat(scalar)
+            yield map(piece, values, by)
 
-
-def _spread_piece(target: Tensor, attributes: Attributes, gradient: Tensor) -> Piece:
-    g = Access(spread(gradient, target, attributes["leaves"]))
-    return g.box
+    return pieces
 
 
 def _of_matmul(tensors: Sequence[Tensor], gradient: Tensor, k: int) -> Tensor:
@@ -218,7 +225,7 @@ def _of_matmul(tensors: Sequence[Tensor], gradient: Tensor, k: int) -> Tensor:
     target, other = tensors[k], tensors[1 - k]
     a, b = Access(gradient, swap=k == 1), Access(other, swap=True)
     if isinstance(target.carrier, TiledEvictable):
-        return _by_tile(target, lambda box: contract_box(a, b, box[0], box[1], target.dtype()).contiguous())
+        return _by_tile(target, lambda order: products(a, b, order, target.dtype()))
     rows, columns = mode_sizes(target.shape.extents)
     carrier = gradient.carrier.allocate_like(rows * columns, dtype=target.dtype(), empty=True)
     with plain_torch():
@@ -226,28 +233,30 @@ def _of_matmul(tensors: Sequence[Tensor], gradient: Tensor, k: int) -> Tensor:
     return detached(Tensor(carrier, 0, Layout(target.shape)))
 
 
-def _by_tile(target: Tensor | Refined, piece: Piece) -> Tensor:
-    """The gradient whose tile at a box is ``piece(box)``; spilled as it is made where primary is too small.
+def _by_tile(target: Tensor | Refined, pieces: Pieces) -> Tensor:
+    """The gradient whose tiles are ``pieces`` of their boxes; spilled as it is made where primary is too small.
 
     An ordinary target gets a dense gradient from the one box that covers it.
     """
     whole = target.tensor if isinstance(target, Refined) else target
     carrier = whole.carrier
     if not isinstance(carrier, TiledEvictable):
-        return _dense(whole, piece)
+        return _dense(whole, pieces)
     core = carrier._core
     geometry = core.geometry if isinstance(target, Tensor) or target.geometry is None else target.geometry
     fresh = like(core, "zero")
     inside = footprint(target.layout, whole.offset, geometry, "backward")
     form = packing(inside, geometry, (1,) * geometry.rank, "canonical")
     writer = TileWriter(fresh)
-    for group in groups(fresh, range(geometry.tile_count)):
-        places = writer.slots(group)
-        with plain_torch():
-            for code, slot in places.items():
-                values = piece(_box(geometry, code)).to(core.dtype.torch()).contiguous().reshape(-1)
-                row(fresh, slot).view(form.tile_dims).copy_(form.by_tile(values)[form.place(0)])
-        writer.keep(places)
+    codes = range(geometry.tile_count)
+    with pieces([_box(geometry, code) for code in codes]) as made:
+        for group in groups(fresh, codes):
+            places = writer.slots(group)
+            with plain_torch():
+                for code in group:
+                    values = next(made).to(core.dtype.torch()).contiguous().reshape(-1)
+                    row(fresh, places[code]).view(form.tile_dims).copy_(form.by_tile(values)[form.place(0)])
+            writer.keep(places)
     fresh.mover.finish()
     return tiled(carrier, fresh, whole.layout)
 
@@ -257,8 +266,8 @@ def _box(geometry: TileGeometry, code: int) -> Box:
     return tuple(range(c * t, (c + 1) * t) for c, t in zip(coordinate, geometry.tile_shape, strict=True))
 
 
-def _dense(target: Tensor, piece: Piece) -> Tensor:
+def _dense(target: Tensor, pieces: Pieces) -> Tensor:
     carrier = target.carrier.allocate_like(size_of(target.shape.extents), dtype=target.dtype(), empty=True)
-    with plain_torch():
-        flat_values(carrier).copy_(piece(tuple(map(range, mode_sizes(target.shape.extents)))).reshape(-1))
+    with plain_torch(), pieces([tuple(map(range, mode_sizes(target.shape.extents)))]) as made:
+        flat_values(carrier).copy_(next(made).reshape(-1))
     return detached(Tensor(carrier, 0, Layout(target.shape)))

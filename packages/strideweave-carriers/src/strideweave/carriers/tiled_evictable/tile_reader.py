@@ -16,6 +16,9 @@ from .tensors import tile_rows
 if TYPE_CHECKING:
     import torch
 
+Found = dict[int, "Slot | None"]
+"""Where tiles can be read; None: it is zero."""
+
 
 def settle(parts: list[Completion[None]]) -> None:
     """Block until all have settled; raise the first failure."""
@@ -33,28 +36,44 @@ def groups(core: Core, codes: Sequence[int]) -> Iterator[Sequence[int]]:
         yield codes[k : k + per]
 
 
-def read_tiles(core: Core, codes: Sequence[int]) -> dict[int, Slot | None]:
-    """Where each tile can be read: its slot on primary, or one of a fresh staging slab. None: it is zero."""
-    found: dict[int, Slot | None] = {}
-    stored: list[tuple[int, Slot]] = []
+def locate(core: Core, codes: Sequence[int], found: Found, stored: list[tuple[int, Slot]]) -> None:
+    """Enter into ``found`` where each tile lies on primary (None: not there), into ``stored`` those on secondary."""
     with core.lock:
         for code in codes:
+            if code in found:
+                continue
             record = core.table.peek(code)
             moving = record.transit is not None and not record.transit.passive
             if record.primary is not None and not moving:
                 found[code] = record.primary
-            elif record.secondary is not None:
+                continue
+            found[code] = None
+            if record.secondary is not None:
                 stored.append((code, record.secondary))
-            else:
-                found[code] = None
+
+
+def staging(core: Core, tiles: int) -> Slab:
+    """Fresh room beside primary for so many tiles."""
+    return Slab(core.mover.allocate(core.primary.prototype, tiles * core.geometry.tile_slots), tiles)
+
+
+def fetch(core: Core, stored: Sequence[tuple[int, Slot]], into: Slab) -> tuple[Found, list[Completion[None]]]:
+    """Begin to read tiles into staging: where each will lie, and what settles once they do."""
+    slots = [Slot(into, k) for k in range(len(stored))]
+    parts = core.mover.copy([core.move(s, t) for (_, s), t in zip(stored, slots, strict=True)])
+    core.stats.add(bytes_streamed=len(stored) * core.tile_bytes)
+    return dict(zip((c for c, _ in stored), slots, strict=True)), parts
+
+
+def read_tiles(core: Core, codes: Sequence[int]) -> Found:
+    """Where each tile can be read: its slot on primary, or one of a fresh staging slab. None: it is zero."""
+    found: Found = {}
+    stored: list[tuple[int, Slot]] = []
+    locate(core, codes, found, stored)
     if stored:
-        staged = Slab(
-            core.mover.allocate(core.primary.prototype, len(stored) * core.geometry.tile_slots), len(stored)
-        )
-        slots = [Slot(staged, k) for k in range(len(stored))]
-        settle(core.mover.copy([core.move(s, t) for (_, s), t in zip(stored, slots, strict=True)]))
-        core.stats.add(bytes_streamed=len(stored) * core.tile_bytes)
-        found.update(zip((c for c, _ in stored), slots, strict=True))
+        places, parts = fetch(core, stored, staging(core, len(stored)))
+        settle(parts)
+        found.update(places)
     return found
 
 
@@ -78,9 +97,7 @@ class TileWriter:
             places = {c: core.take_primary() for c in codes[:room]}
         rest = codes[room:]
         if rest:
-            staged = Slab(
-                core.mover.allocate(core.primary.prototype, len(rest) * core.geometry.tile_slots), len(rest)
-            )
+            staged = staging(core, len(rest))
             places.update({c: Slot(staged, k) for k, c in enumerate(rest)})
         return places
 
