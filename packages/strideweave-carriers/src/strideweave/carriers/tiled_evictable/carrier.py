@@ -118,8 +118,8 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
     @classmethod
     def from_safetensors(
         cls,
-        path: str | os.PathLike[str],
-        name: str,
+        path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        name: str | Iterable[str],
         tile_shape: Iterable[int],
         *,
         primary: Carrier | None = None,
@@ -127,12 +127,15 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
     ) -> Tensor:
         """The full Tensor over one tensor of a safetensors file, read from where it lies, never written.
 
-        Each tile must be one run of the file; ``primary`` defaults to CPU, ``options`` are the constructor's.
+        Several names, of tensors of one type and shape, are stacked along a new first axis; ``path`` is the file
+        of all, or one for each. Each tile must be one run of the (stacked) tensor, whose rank ``tile_shape`` has.
+        ``primary`` defaults to CPU, ``options`` are the constructor's.
 
         Raises:
-            KeyError: the file has no such tensor.
+            KeyError: a file has no such tensor.
             TypeError: its type has no twin.
-            ValueError: tiles do not divide the shape, or are no runs; the message names the axis.
+            ValueError: tiles do not divide the shape, or are no runs; the message names the axis. Tensors of a
+                stack that differ, or another number of paths.
         """
         return sources.from_safetensors(cls, path, name, tile_shape, primary, options)
 

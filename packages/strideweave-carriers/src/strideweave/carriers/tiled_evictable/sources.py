@@ -1,16 +1,16 @@
-"""Tiled carriers over what exists already: a torch tensor, or one stacked tensor inside a safetensors file."""
+"""Tiled carriers over what exists already: a torch tensor, or tensors inside safetensors files."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tilefoundry.ir.safetensors_header import read_header
+from tilefoundry.ir.safetensors_header import Header, read_header
 
 from ...constructors import from_torch as seen
-from ...dtypes import SAFETENSORS
+from ...dtypes import SAFETENSORS, DType
 from ...layout import Layout
 from ...tensor import Tensor
 from ..arguments import as_flag
@@ -98,35 +98,109 @@ def run_offsets(geometry: TileGeometry) -> list[int]:
 
 def from_safetensors(
     cls: type[TiledEvictable],
-    path: str | os.PathLike[str],
-    name: str,
+    path: Any,
+    name: Any,
     tile_shape: Iterable[int],
     primary: Any,
     options: Any,
 ) -> Tensor:
     """See ``TiledEvictable.from_safetensors``."""
-    if not isinstance(name, str):
-        raise TypeError(
-            f"from_safetensors name: expected a tensor's name, got {type(name).__name__} {name!r}"
-        )
-    header = read_header(path)
-    if name not in header.tensors:
-        known = sorted(header.tensors)
-        more = f" and {len(known) - 8} more" if len(known) > 8 else ""
-        raise KeyError(f"{os.fspath(path)}: has no tensor {name!r}; it has {', '.join(known[:8])}{more}")
-    entry = header.tensors[name]
-    if entry.dtype not in SAFETENSORS:
-        raise TypeError(f"{name}: {entry.dtype} has no twin here; expected one of {', '.join(SAFETENSORS)}")
-    dtype = SAFETENSORS[entry.dtype]
-    geometry = geometry_for(tuple(entry.shape), tile_shape, name)
-    require_contiguous_tiles(geometry, name)
-    begin, _ = header.span(name)
-    nbytes = geometry.tile_slots * dtype.itemsize
-    extents = [(path, begin + at * dtype.itemsize, nbytes) for at in run_offsets(geometry)]
-    secondary = FileBacked.from_extents(extents, dtype)
+    found, what = _stored(path, name)
+    shape = found[0].shape if isinstance(name, str) else (len(found), *found[0].shape)
+    geometry = geometry_for(shape, tile_shape, what)
+    require_contiguous_tiles(geometry, what)
+    dtype = found[0].dtype
+    secondary = FileBacked.from_extents(_tile_ranges(geometry, found), dtype)
     tier = CPU(0, dtype=dtype) if primary is None else primary
     carrier = cls(tier, secondary, geometry.grid_shape, geometry.tile_shape, **_of_source(options))
     return carrier._handed_out(row_major_layout(geometry))
+
+
+class _Stored(NamedTuple):
+    """A tensor of a safetensors file, and where its bytes begin there."""
+
+    path: str
+    begin: int
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+def _stored(path: Any, name: Any) -> tuple[list[_Stored], str]:
+    """The tensor, or the tensors of one shape and type that make a stack; what messages call it."""
+    names = [name] if isinstance(name, str) else _names(name)
+    paths = _paths(path, len(names))
+    headers: dict[str, Header] = {}
+    found = [_entry(headers, p, n) for p, n in zip(paths, names, strict=True)]
+    for one, its in zip(found, names, strict=True):
+        if (one.shape, one.dtype) != (found[0].shape, found[0].dtype):
+            raise ValueError(
+                f"from_safetensors: {its!r} is {one.dtype} {one.shape}, {names[0]!r} is {found[0].dtype} "
+                f"{found[0].shape}; tensors of one stack have one type and one shape"
+            )
+    return found, names[0] if isinstance(
+        name, str
+    ) else f"the stack of {names[0]!r} and {len(names) - 1} more"
+
+
+def _paths(path: Any, count: int) -> list[str]:
+    """The file of each of ``count`` tensors."""
+    one = isinstance(path, (str, os.PathLike))
+    if not one and (isinstance(path, (bytes, set, frozenset)) or not isinstance(path, Iterable)):
+        raise TypeError(
+            f"from_safetensors path: expected a path, or one for each tensor, got {type(path).__name__} {path!r}"
+        )
+    paths: list[Any] = [path] * count if one else list(path)
+    if len(paths) != count:
+        raise ValueError(
+            f"from_safetensors path: {len(paths)} paths for {count} tensors; give one file, or one for each"
+        )
+    return [os.fsdecode(p) for p in paths]
+
+
+def _names(names: Any) -> list[str]:
+    """The names of tensors to stack.
+
+    Raises:
+        TypeError, ValueError: something else, or none.
+    """
+    if isinstance(names, (set, frozenset)):
+        raise TypeError("from_safetensors name: a set has no order to stack its tensors in; pass a list")
+    found = list(names) if isinstance(names, Iterable) and not isinstance(names, bytes) else [names]
+    for one in found:
+        if not isinstance(one, str):
+            raise TypeError(
+                f"from_safetensors name: expected a tensor's name, or several, got {type(one).__name__} {one!r}"
+            )
+    if not found:
+        raise ValueError("from_safetensors name: no names; expected a tensor's, or several to stack")
+    return found
+
+
+def _entry(headers: dict[str, Header], path: str, name: str) -> _Stored:
+    header = headers.get(path)
+    if header is None:
+        header = headers[path] = read_header(path)
+    if name not in header.tensors:
+        known = sorted(header.tensors)
+        more = f" and {len(known) - 8} more" if len(known) > 8 else ""
+        raise KeyError(f"{path}: has no tensor {name!r}; it has {', '.join(known[:8])}{more}")
+    entry = header.tensors[name]
+    if entry.dtype not in SAFETENSORS:
+        raise TypeError(f"{name}: {entry.dtype} has no twin here; expected one of {', '.join(SAFETENSORS)}")
+    return _Stored(path, header.span(name)[0], SAFETENSORS[entry.dtype], tuple(entry.shape))
+
+
+def _tile_ranges(geometry: TileGeometry, found: list[_Stored]) -> Iterator[tuple[str, int, int]]:
+    """The file's range of each tile in turn, several where it reaches over tensors of a stack."""
+    item = found[0].dtype.itemsize
+    each = prod(geometry.logical_shape) // len(found)
+    for start in run_offsets(geometry):
+        at, stop = start, start + geometry.tile_slots
+        while at < stop:
+            k, within = divmod(at, each)
+            taken = min(each - within, stop - at)
+            yield found[k].path, found[k].begin + within * item, taken * item
+            at += taken
 
 
 def _of_source(options: dict[str, Any]) -> dict[str, Any]:
