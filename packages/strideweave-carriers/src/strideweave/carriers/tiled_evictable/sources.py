@@ -144,12 +144,13 @@ def _stored(path: Any, name: Any) -> tuple[list[_Stored], str]:
 
 def _paths(path: Any, count: int) -> list[str]:
     """The file of each of ``count`` tensors."""
-    one = isinstance(path, (str, os.PathLike))
-    if not one and (isinstance(path, (bytes, set, frozenset)) or not isinstance(path, Iterable)):
+    if isinstance(path, (str, os.PathLike)):
+        return [os.fsdecode(path)] * count
+    if isinstance(path, (bytes, set, frozenset)) or not isinstance(path, Iterable):
         raise TypeError(
             f"from_safetensors path: expected a path, or one for each tensor, got {type(path).__name__} {path!r}"
         )
-    paths: list[Any] = [path] * count if one else list(path)
+    paths = list(path)
     if len(paths) != count:
         raise ValueError(
             f"from_safetensors path: {len(paths)} paths for {count} tensors; give one file, or one for each"
