@@ -166,12 +166,13 @@ def _names(names: Any) -> list[str]:
     """
     if isinstance(names, (set, frozenset)):
         raise TypeError("from_safetensors name: a set has no order to stack its tensors in; pass a list")
-    found = list(names) if isinstance(names, Iterable) and not isinstance(names, bytes) else [names]
-    for one in found:
+    found: list[str] = []
+    for one in names if isinstance(names, Iterable) and not isinstance(names, bytes) else [names]:
         if not isinstance(one, str):
             raise TypeError(
                 f"from_safetensors name: expected a tensor's name, or several, got {type(one).__name__} {one!r}"
             )
+        found.append(one)
     if not found:
         raise ValueError("from_safetensors name: no names; expected a tensor's, or several to stack")
     return found
