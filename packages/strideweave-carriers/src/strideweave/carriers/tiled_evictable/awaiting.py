@@ -34,7 +34,7 @@ class AwaitProjection(AwaitResult[Tensor]):
     ``wait()`` blocks until every byte is in place and returns the compact Tensor, the same each time.
     """
 
-    __slots__ = ("_core", "_publish", "_queue")
+    __slots__ = ("_core", "_publish", "_queue", "_told")
 
     def __init__(
         self,
@@ -45,10 +45,17 @@ class AwaitProjection(AwaitResult[Tensor]):
     ) -> None:
         self._completion, self._after = request.completion, after
         self._queue, self._publish, self._core = queue, publish, request.core
+        self._told = False
 
     def wait(self) -> Tensor:
         """The compact Tensor, complete. Raises the projection's failure, the same object each time."""
-        value = _timed(self._completion, self._core)
+        try:
+            value = _timed(self._completion, self._core)
+        except BaseException as error:
+            self._told = error is self._completion.error
+            if self._told:
+                self._core.late[:] = [e for e in self._core.late if e is not error]
+            raise
         if self._after is not None:
             self._after()
         return value
@@ -57,8 +64,8 @@ class AwaitProjection(AwaitResult[Tensor]):
         """The compact Tensor once every copy is submitted, ordered on ``stream`` (default: the current one).
 
         Work that is queued on that stream afterwards sees the values; the host does not wait for the device.
-        A failure of the device later on is raised by ``wait()`` and by ``release()``. On carriers without
-        streams this is ``wait()``.
+        A failure of the device later on is raised by ``wait()`` or, if nobody waits, by the tiled carrier's
+        ``release()``. On carriers without streams this is ``wait()``.
 
         Raises:
             TypeError: ``stream`` is no torch stream.
@@ -71,11 +78,17 @@ class AwaitProjection(AwaitResult[Tensor]):
             # What is queued last is queued when something has arrived: nobody is nearer than this thread.
             self._completion.help_until(self._queue.is_closed)
         events = self._queue.wait()
-        if not events:
+        if not events or (self._completion.done and self._completion.error is not None):
             return self.wait()
         tensor = self._publish()
         self._core.mover.order(stream, events, tensor.carrier)
+        self._completion.add_callback(self._ended_late)
         return tensor
+
+    def _ended_late(self) -> None:
+        error, late = self._completion.error, self._core.late
+        if error is not None and not self._told and not any(e is error for e in late):
+            late.append(error)
 
 
 class AwaitResidency(AwaitResult[None]):

@@ -348,7 +348,9 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
         """Release both tiers and every tile. Idempotent.
 
         Raises:
-            RuntimeError: a request, or an eviction that was put off, has not ended; the message names it.
+            RuntimeError: a request, or an eviction that was put off, has not ended; the message names it. After
+                everything has been released, a failure of the device that came after ``on_stream()`` and that no
+                ``wait()`` has raised.
         """
         core = self._core
         with self._lock:
@@ -365,6 +367,8 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
             self._require_idle("release")
             self._released = True
         self.free_storage()
+        if core.late:
+            raise core.late[0]
 
     def free_storage(self) -> None:
         core = self._core

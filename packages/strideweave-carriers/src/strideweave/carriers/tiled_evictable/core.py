@@ -79,6 +79,8 @@ class Core:
         """How many holds keep a tile where it is."""
         self.standing: dict[int, Standing] = {}
         """Where selections lie that were found on primary as a whole, by the identity of their codes."""
+        self.late: list[BaseException] = []
+        """Failures of work whose result was handed out before it had run, and that nobody has been told of."""
         self.gathering = 0
         """Projections of such that have not ended."""
         forks.renew(self)
