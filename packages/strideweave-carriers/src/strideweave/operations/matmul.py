@@ -12,7 +12,7 @@ from ..dtypes import Scalar
 from ..layout import Layout
 from ..tensor import Tensor, detached
 from . import rules
-from .checked import checked
+from .checked import unwrapped
 from .dispatch import apply
 from .operation import Attributes, Operand, Operation, Result, define
 
@@ -42,24 +42,25 @@ def torch_matmul(views: Sequence[Any], attributes: Attributes, result: Result) -
     kind = result.dtype.torch()
     lhs, rhs = (v.reshape(k, -1).to(kind) for v, k in zip(views, attributes["contracted"], strict=True))
     # Operands arrive as (k, i) and (k, j), and the result leaves as (j, i).
-    return rhs.t() @ lhs if result.dtype.is_float else _exact(lhs, rhs, result)
+    return (
+        rhs.t() @ lhs
+        if result.dtype.is_float
+        else unwrapped("matmul", *integer_products(lhs, rhs), result.dtype)
+    )
 
 
-def _exact(lhs: torch.Tensor, rhs: torch.Tensor, result: Result) -> torch.Tensor:
+def integer_products(lhs: torch.Tensor, rhs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Products of integer matrices (k, i) and (k, j): (j, i) modulo 2**64, and the same in float64."""
     import torch
 
-    doubles = rhs.double().t() @ lhs.double()
-    low, high = result.dtype.range()
-    if bool(((doubles > high + 1024.0) | (doubles < low - 1024.0)).any()):
-        raise OverflowError(f"matmul: a result is outside the range of {result.dtype}")
-    # The true sums are small, so sums modulo 2**64 are exact; no device multiplies int64 matrices itself.
+    # No device multiplies int64 matrices itself.
     wide_l, wide_r = lhs.to(torch.int64), rhs.to(torch.int64)
     step = max(1, INT_CHUNK // max(1, lhs.numel()))
     rows = [
         (wide_r[:, j : j + step].t().unsqueeze(2) * wide_l.unsqueeze(0)).sum(1)
         for j in range(0, rhs.shape[1], step)
     ]
-    return checked("matmul", torch.cat(rows), result.dtype)
+    return torch.cat(rows), rhs.double().t() @ lhs.double()
 
 
 def py_matmul(operands: Sequence[Any], attributes: Attributes, result: Result) -> list[Scalar]:

@@ -12,7 +12,7 @@ from ..dtypes import DType, Float32, Int64, Scalar, as_dtype
 from ..layout import Layout
 from ..tensor import Tensor, detached
 from . import rules
-from .checked import checked
+from .checked import can_wrap, unwrapped
 from .dispatch import apply
 from .elementwise import div, mul
 from .operation import Attributes, Operand, Operation, Result, define
@@ -68,7 +68,10 @@ def torch_sum(views: Sequence[Any], attributes: Attributes, result: Result) -> t
     if result.dtype.is_float:
         return view.sum(dims, dtype=attributes["accumulator"].torch()) if dims else view
     total = view.to(Int64.torch())
-    return checked("reduce_sum", total.sum(dims) if dims else total, result.dtype)
+    if not dims:
+        return total
+    near = view.double().sum(dims) if can_wrap(result.dtype) else None
+    return unwrapped("reduce_sum", total.sum(dims), near, result.dtype)
 
 
 def py_sum(operands: Sequence[Any], attributes: Attributes, result: Result) -> list[Scalar]:

@@ -188,6 +188,10 @@ def boxes(sizes: Sequence[int], steps: Sequence[int]) -> Iterator[Box]:
 
 
 def steps(accesses: Sequence[Access | object], sizes: Sequence[int]) -> list[int]:
-    """The box that one step of a pointwise operation covers: the tile of the first tiled operand."""
-    first = next(a for a in accesses if isinstance(a, Access) and a.is_tiled)
-    return [first.cuts(m) if first.sizes[m] == n else n for m, n in enumerate(sizes)]
+    """The box that one step of a pointwise operation covers.
+
+    In each mode it is as large as a tile of the first tiled operand that does not broadcast there, so that no step
+    meets more of an operand than tiles cut.
+    """
+    tiled = [a for a in accesses if isinstance(a, Access) and a.is_tiled]
+    return [next((a.cuts(m) for a in tiled if a.sizes[m] == n), n) for m, n in enumerate(sizes)]

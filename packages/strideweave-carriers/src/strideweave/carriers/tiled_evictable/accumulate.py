@@ -83,17 +83,18 @@ def copy(gradient: Tensor) -> Tensor:
 
 def _sum(a: Core, b: Core) -> Core:
     ours, theirs = written(a), written(b)
-    if set(ours) & set(theirs):
+    in_a, in_b = frozenset(ours), frozenset(theirs)
+    if in_a & in_b:
         refuse_add(a, "backward")
     fresh = like(a, "zero")
-    codes = tuple(sorted({*ours, *theirs}))
+    codes = tuple(sorted(in_a | in_b))
     with ExitStack() as stack:
         for core, mine in {id(c): (c, m) for c, m in ((a, ours), (b, theirs))}.values():
             stack.enter_context(pinned(core, mine, "backward"))
         writer = TileWriter(fresh)
         for group in groups(fresh, codes):
-            from_a = read_tiles(a, [c for c in group if c in set(ours)])
-            from_b = read_tiles(b, [c for c in group if c in set(theirs)])
+            from_a = read_tiles(a, [c for c in group if c in in_a])
+            from_b = read_tiles(b, [c for c in group if c in in_b])
             places = writer.slots(group)
             fresh.mover.run(lambda p=places, x=from_a, y=from_b: _add(fresh, p, (a, x), (b, y)))
             writer.keep(places)

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ...dtypes import DType, Float32, Int64
-from ...operations.checked import checked
-from ...operations.matmul import MATMUL
+from ...operations.checked import unwrapped
+from ...operations.matmul import MATMUL, integer_products
 from ...operations.operation import Result
 from .access import Access, Box, blocks
 
@@ -32,8 +32,6 @@ def contract(a: Access, b: Access, out: torch.Tensor, dtype: DType) -> None:
     places = [(x, y) for x in blocks(rows, a.cuts(0)) for y in blocks(columns, b.cuts(0))]
     with products(a, b, places, dtype) as pieces:
         for (x, y), piece in zip(places, pieces, strict=True):
-            if not dtype.is_float:
-                checked("matmul", piece, dtype)
             out[y.start : y.stop, x.start : x.stop].copy_(piece)
 
 
@@ -45,7 +43,8 @@ def products(a: Access, b: Access, places: Sequence[Box], dtype: DType) -> Itera
         a.read((x, z) for x, _ in places for z in spans) as left,
         b.read((y, z) for _, y in places for z in spans) as right,
     ):
-        yield (_product(left, right, box, spans, dtype) for box in places)
+        product = _product if dtype.is_float else _integers
+        yield (product(left, right, box, spans, dtype) for box in places)
 
 
 def _spans(a: Access, b: Access) -> list[range]:
@@ -63,15 +62,30 @@ def _product(
     dtype: DType,
 ) -> torch.Tensor:
     """One box of the product, summed over ``spans``, for each of which a factor is taken from either side."""
-    rounded = len(spans) == 1 and dtype.is_float
     total = None
     for z in spans:
         views = [_contiguous(next(left)), _contiguous(next(right))]
-        result = Result(tuple(map(len, box)), dtype if rounded else wide(dtype))
+        result = Result(tuple(map(len, box)), dtype if len(spans) == 1 else wide(dtype))
         piece = MATMUL.torch(views, {"contracted": (len(z), len(z))}, result)
         total = piece if total is None else total.add_(piece)
     assert total is not None
     return total
+
+
+def _integers(
+    left: Iterator[torch.Tensor],
+    right: Iterator[torch.Tensor],
+    box: Box,
+    spans: Sequence[range],
+    dtype: DType,
+) -> torch.Tensor:
+    """``_product`` of integers: exact, whatever a sum passes on its way."""
+    wrapped, near = integer_products(next(left), next(right))
+    for _ in spans[1:]:
+        more = integer_products(next(left), next(right))
+        wrapped.add_(more[0])
+        near.add_(more[1])
+    return unwrapped("matmul", wrapped, near, dtype)
 
 
 def _contiguous(view: torch.Tensor) -> torch.Tensor:

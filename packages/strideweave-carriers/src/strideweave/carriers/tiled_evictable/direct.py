@@ -13,6 +13,7 @@ from itertools import repeat
 from ...autograd.mode import is_grad_enabled
 from ...autograd.node import Node
 from ...layout import Layout
+from ...operations.checked import can_wrap, unwrapped
 from ...operations.dispatch import compute
 from ...operations.operation import Attributes, Operand, Operation, Result
 from ...tensor import Tensor, attach, detached
@@ -139,16 +140,17 @@ def _reduce(
     kept = [n for m, n in enumerate(access.sizes) if m not in dropped]
     kind = attributes["accumulator"] if result.dtype.is_float else wide(result.dtype)
     total = flat.new_zeros(kept[::-1], dtype=kind.torch())
+    near = total.double() if not result.dtype.is_float and can_wrap(result.dtype) else None
     dims = [len(access.sizes) - 1 - m for m in dropped]
     order = list(boxes(access.sizes, [access.cuts(m) for m in range(len(access.sizes))]))
     with access.read(order) as views:
         for box, values in zip(order, views, strict=True):
-            target = cut(total, [taken for m, taken in enumerate(box) if m not in dropped])
-            target.add_(values.sum(dims, dtype=kind.torch()) if dims else values)
+            at = [taken for m, taken in enumerate(box) if m not in dropped]
+            cut(total, at).add_(values.sum(dims, dtype=kind.torch()) if dims else values)
+            if near is not None:
+                cut(near, at).add_(values.double().sum(dims) if dims else values)
     if not result.dtype.is_float:
-        from ...operations.checked import checked
-
-        checked(operation.name, total, result.dtype)
+        unwrapped(operation.name, total, near, result.dtype)
     flat.copy_(total.reshape(-1))
 
 

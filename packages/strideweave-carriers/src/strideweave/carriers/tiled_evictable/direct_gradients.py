@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from itertools import repeat
+from functools import reduce
+from itertools import islice, product, repeat
+from math import prod
+from operator import iadd
 from typing import TYPE_CHECKING, Any
 
 from tilefoundry.ir.layout import product as size_of
@@ -14,10 +17,11 @@ from ...layout import Layout
 from ...operations.dispatch import compute
 from ...operations.operation import Attributes, Operand, Operation, Result
 from ...operations.reduce import spread
+from ...operations.rules import promoted
 from ...operations.unbroadcast import sum_to
 from ...tensor import Tensor, detached
 from ..torch_storage import TorchStorage, plain_torch
-from .access import Access, Box, boxes, cut, mode_sizes, steps
+from .access import Access, Box, blocks, boxes, cut, mode_sizes, steps
 from .carrier import TiledEvictable
 from .compatibility import footprint
 from .construction import like
@@ -188,8 +192,8 @@ def _pointwise_pieces(
 ) -> Pieces:
     sizes, mine = mode_sizes(result.extents), mode_sizes(target.layout.shape.extents)
     g = Access(gradient)
-    product = isinstance(other, (Tensor, Refined)) and name != "add"
-    factor = Access(other, like=result.extents) if product else None  # type: ignore[arg-type] # product says which it is
+    by_tensor = isinstance(other, (Tensor, Refined)) and name != "add"
+    factor = Access(other, like=result.extents) if by_tensor else None  # type: ignore[arg-type] # by_tensor says which it is
     itself = Access(target) if name == "relu" else None
     dims = [len(sizes) - 1 - m for m, n in enumerate(sizes) if mine[m] != n]
     scalar = other if isinstance(other, (bool, int, float)) and name != "add" else 1
@@ -203,33 +207,47 @@ def _pointwise_pieces(
             values = values * by
         return values.sum(dims, keepdim=True, dtype=Float32.torch()) if dims else values
 
+    # What one value of a target that broadcasts meets is as large as the result: no more of a factor at once than
+    # its tiles cut.
+    spread_out = [
+        None if own == n else list(blocks(n, s))
+        for own, n, s in zip(mine, sizes, steps([factor], sizes), strict=True)
+    ]
+    count = prod(len(spans) for spans in spread_out if spans is not None)
+
     @contextmanager
     def pieces(order: Sequence[Box]) -> Iterator[Iterator[torch.Tensor]]:
-        met = [
-            tuple(b if mine[m] == n else range(n) for m, (b, n) in enumerate(zip(box, sizes, strict=True)))
-            for box in order
-        ]
+        every = [part for box in order for part in _parts(box, spread_out)]
         with ExitStack() as stack:
-            values = stack.enter_context(g.read(met))
+            values = stack.enter_context(g.read(every))
             if factor is not None:
-                by = stack.enter_context(factor.read(met))
+                by = stack.enter_context(factor.read(every))
             else:
                 by = stack.enter_context(itself.read(order)) if itself is not None else repeat(scalar)
-            yield map(piece, values, by)
+            made = map(piece, values, by)
+            yield (reduce(iadd, islice(made, count)) for _ in order)
 
     return pieces
+
+
+def _parts(box: Box, spread_out: Sequence[list[range] | None]) -> Iterator[Box]:
+    """``box`` with each mode that is spread out cut as given, first mode fastest."""
+    spans = [[own] if cuts is None else cuts for own, cuts in zip(box, spread_out, strict=True)]
+    return (part[::-1] for part in product(*spans[::-1]))
 
 
 def _of_matmul(tensors: Sequence[Tensor], gradient: Tensor, k: int) -> Tensor:
     """lhs: ``g[i, :] rhs[:, k]``; rhs: ``g[:, j]^T lhs[:, k]``."""
     target, other = tensors[k], tensors[1 - k]
+    # As the operation has it; the target's own type may be narrower than what is multiplied.
+    dtype = promoted("matmul", [gradient, other])
     a, b = Access(gradient, swap=k == 1), Access(other, swap=True)
     if isinstance(target.carrier, TiledEvictable):
-        return _by_tile(target, lambda order: products(a, b, order, target.dtype()))
+        return _by_tile(target, lambda order: products(a, b, order, dtype))
     rows, columns = mode_sizes(target.shape.extents)
     carrier = gradient.carrier.allocate_like(rows * columns, dtype=target.dtype(), empty=True)
     with plain_torch():
-        contract(a, b, flat_values(carrier).view(columns, rows), target.dtype())
+        contract(a, b, flat_values(carrier).view(columns, rows), dtype)
     return detached(Tensor(carrier, 0, Layout(target.shape)))
 
 
