@@ -82,6 +82,8 @@ def _singly(core: Core, out: torch.Tensor) -> bool:
 def _one_by_one(core: Core, tiles: Sequence[tuple[int, Slot]], out: torch.Tensor, packing: Packing) -> None:
     rows: dict[Slab, torch.Tensor] = {}
     target = packing.by_tile(out)
+    if not packing.verbatim:
+        core.stats.permuted(False, len(tiles))
     for k, slot in tiles:
         if slot.slab not in rows:
             rows[slot.slab] = tile_rows(slot.slab, core.geometry, core.dtype)
@@ -109,6 +111,8 @@ def _some_at_once(
     shape = [1] * len(packing.counts)
     shape[dim] = len(tiles)
     packing.by_tile(out).index_copy_(dim, places, picked.view(*shape, *packing.tile_dims))
+    if not packing.verbatim:
+        core.stats.permuted(False)
 
 
 def _all_at_once(core: Core, slab: Slab, index: torch.Tensor, out: torch.Tensor, packing: Packing) -> None:
@@ -157,6 +161,8 @@ def spread(
                 for into, part in _pieces(target, source, packing):
                     into.add_(part) if add else into.copy_(part)
                 continue
+            if not packing.verbatim:
+                core.stats.permuted(False, len(members))
             for k, index in members:
                 target = rows[index].view(packing.tile_dims)
                 piece = source[packing.place(k)]

@@ -79,6 +79,7 @@ class Scatter:
 
         def have(ready: list[tuple[int, Slot]], direct: list[tuple[int, Slot | None]]) -> None:
             sources = [(self.position[c], s) for c, s in (*ready, *direct) if s is not None]
+            base.stats.add(bytes_streamed=base.tile_bytes * (len(sources) - len(ready)))
             moves = [base_move(base, s, self.target, slots[k]) for k, s in sources]
 
             def copied(error: BaseException | None) -> None:
@@ -186,6 +187,8 @@ def sum_into(core: Core, values: torch.Tensor, packing: Packing, tiles: Sequence
             sums.append((row, checked_sum(row, source[packing.place(k)], core)))
         for row, total in sums:
             row.copy_(total)
+    if not packing.verbatim:
+        core.stats.permuted(False, len(tiles))
 
 
 def checked_sum(a: torch.Tensor, b: torch.Tensor, core: Core) -> torch.Tensor:

@@ -17,6 +17,7 @@ LOG = 1 << 16
 class Stats:
     """Counters since construction. Bytes count tiles moved between tiers; a tile read where it lies moves none.
 
+    ``bytes_streamed`` were read from secondary past primary, where a tile found no place or was read for one sum only.
     ``hits`` and ``misses`` count required tiles that were, or were not, on primary when a request began.
     ``stalls`` counts waits that found their request unfinished, ``stall_seconds`` how long they took.
     ``prefetched`` tiles were promoted by a prefetcher, ``wasted_prefetch`` of them were dropped unread.
@@ -150,9 +151,9 @@ class Recorder:
             with self._lock:
                 self._unread.difference_update(codes)
 
-    def permuted(self, by_kernel: bool) -> None:
-        """A copy changed the order of elements."""
-        self.add(**{"permuted_by_kernel" if by_kernel else "permuted_by_torch": 1})
+    def permuted(self, by_kernel: bool, copies: int = 1) -> None:
+        """Copies changed the order of elements."""
+        self.add(**{"permuted_by_kernel" if by_kernel else "permuted_by_torch": copies})
 
     def snapshot(self, resident: int, peak: int) -> Stats:
         """The counters now."""
