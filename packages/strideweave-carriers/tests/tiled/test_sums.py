@@ -48,11 +48,15 @@ EDGES = [(k, torch.iinfo(k).max, 1) for k in (torch.int8, torch.uint8, torch.int
 EDGES += [(k, torch.iinfo(k).min, -1) for k in (torch.int8, torch.int32, torch.int64)]
 
 
+@pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("how", ["scatter", "update"])
 @pytest.mark.parametrize(("kind", "edge", "step"), EDGES, ids=str)
-def test_a_sum_out_of_range_changes_no_tile(kind, edge, step, how):
+def test_a_sum_out_of_range_changes_no_tile(kind, edge, step, how, resident):
     """The last tile of three is the one that cannot take its sum; the first two could."""
     full = row([1, 2, edge], kind)
+    if resident:
+        # The sum is made where the values are.
+        full.carrier.promote(full.carrier.valid_tiles)
     with pytest.raises(OverflowError, match=f"outside the range of {full.dtype()}"):
         added(full, [1, 0, step], how)
     assert [full.carrier.get_value(i) for i in range(3)] == [1, 2, edge] and full.carrier.version == 0
