@@ -93,6 +93,40 @@ def test_a_read_only_secondary_needs_an_overlay(tiled, tmp_path):
     assert path.read_bytes() == torch.arange(4.0).numpy().tobytes()
 
 
+@pytest.mark.spec("A94")
+@pytest.mark.parametrize("way", ["promote", "update", "hold", "plan", "covered plan", "project", "operation"])
+def test_a_tile_that_cannot_be_written_back_is_not_replaced(tiled, tmp_path, way):
+    """One place, taken by a changed tile over a file. What must go there is refused, the rest is read past it."""
+    path = tmp_path / "weights"
+    path.write_bytes(torch.arange(4.0).numpy().tobytes())
+    policy = tiled.Recorder()
+    carrier = TiledEvictable(
+        *(sw.CPU(0), sw.FileBacked(path, mutable=False), (2,), (2,)),
+        primary_capacity=1,
+        residency_policy=policy,
+    )
+    full, other = carrier.full_tensor(), TileSelection([[1]])
+    carrier.set_value(0, 9.0)
+    before = tiled.snapshot(carrier)
+    if "plan" in way:
+        policy.plans.append(sw.ResidencyPlan(promote=TileSet([(1,)])))
+    refused = {
+        "promote": lambda: carrier.promote(other),
+        "update": lambda: carrier.update(other, sw.zeros(2)).wait(),
+        "hold": lambda: carrier.hold(other).__enter__(),
+        "plan": lambda: carrier.project(full, other).wait(),
+        "covered plan": lambda: carrier.project(full, TileSelection([[0, 1]])).wait(),
+    }
+    if way in refused:
+        with pytest.raises(RuntimeError, match=r"1 tile.s. must go onto primary.*without overlay="):
+            refused[way]()
+    elif way == "project":
+        assert carrier.project(full, other).wait().tolist() == [2.0, 3.0]
+    else:
+        assert sw.mul(full, 2).tolist() == [18.0, 2.0, 4.0, 6.0]
+    assert tiled.snapshot(carrier) == before
+
+
 @pytest.mark.spec("SCT.fresh", "GRD.scatter_add")
 @pytest.mark.parametrize("overlay", [False, True])
 def test_scatters_and_gradients_over_a_file_have_storage_of_their_own(tmp_path, overlay):
