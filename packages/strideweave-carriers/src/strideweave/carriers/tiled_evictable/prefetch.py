@@ -20,7 +20,8 @@ class Prefetcher:
     """``Prefetcher(carrier)`` owns the promotions that it starts. One per carrier; safe from many threads.
 
     ``promote(tiles)`` begins to bring tiles onto primary and returns at once. ``project(...)`` waits, on the calling
-    thread, for this prefetcher's unfinished promotions of the tiles it needs, then projects.
+    thread, for this prefetcher's unfinished promotions of the tiles it needs, then projects. One that failed is raised
+    once, by the first ``project`` of one of its tiles or by ``wait()``, unless its tiles were promoted again.
 
     Raises:
         TypeError: ``carrier`` is no TiledEvictable.
@@ -51,22 +52,27 @@ class Prefetcher:
         codes = as_tile_set(tiles, "Prefetcher.promote").bind(core.geometry, "Prefetcher.promote")
         with self._lock:
             self._forget_done()
-            coming = frozenset().union(*self._handles.values())
+            coming = frozenset().union(*[tiles for h, tiles in self._handles.items() if not h.done])
             missing = [c for c in codes if c not in coming and core.table.peek(c).primary is None]
             handle = self.carrier.promote_async(of_codes(missing, core.geometry))
             if missing:
                 core.stats.prefetching(missing)
-                self._handles[handle] = frozenset(missing)
+                again = frozenset(missing)
+                for before in [h for h, tiles in self._handles.items() if tiles & again]:
+                    del self._handles[before]
+                self._handles[handle] = again
         return handle
 
     def project(
         self, tensor: Tensor, selection: TileSelection, destination: Carrier | None = None, **options: Any
     ) -> AwaitProjection:
-        """Wait for this prefetcher's overlapping promotions, then ``carrier.project``; a failed one is raised."""
+        """Wait for this prefetcher's overlapping promotions, then ``carrier.project``.
+
+        Raises as that; also what a promotion of one of the tiles failed with, once.
+        """
         if isinstance(selection, TileSelection):
             wanted = frozenset(selection.bind(self.carrier._core.geometry, "Prefetcher.project"))
-            for handle in self._overlapping(wanted):
-                handle.wait()
+            self._settle(self._overlapping(wanted))
         return self.carrier.project(tensor, selection, destination, **options)
 
     def _overlapping(self, wanted: frozenset[int]) -> list[AwaitResidency]:
@@ -75,12 +81,21 @@ class Prefetcher:
             return [handle for handle, codes in self._handles.items() if codes & wanted]
 
     def _forget_done(self) -> None:
-        for handle in [h for h in self._handles if h.done]:
+        for handle in [h for h in self._handles if h.done and h._completion.error is None]:
             del self._handles[handle]
 
+    def _settle(self, handles: list[AwaitResidency]) -> None:
+        for handle in handles:
+            try:
+                handle.wait()
+            finally:
+                # An interrupt of the wait leaves one that goes on.
+                if handle.done:
+                    with self._lock:
+                        self._handles.pop(handle, None)
+
     def wait(self) -> None:
-        """Wait for every promotion that this prefetcher began."""
+        """Wait for every promotion that this prefetcher began; a failed one is raised, the next at the next call."""
         with self._lock:
             handles = list(self._handles)
-        for handle in handles:
-            handle.wait()
+        self._settle(handles)
