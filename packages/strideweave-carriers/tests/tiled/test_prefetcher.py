@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from expert_tiles import choose, tiles
@@ -30,7 +31,7 @@ def test_a_failure_is_raised_by_the_first_projection_of_its_tiles(experts, known
         with pytest.raises(Fault):
             prefetcher.project(experts.tensor, choose(1))
     else:
-        with gated("copy", "submit") as gate, fail_at(1, "copy", error=_after(gate)):
+        with fail_at(1, "copy", error=_late):
             prefetcher.promote(tiles(0, 1))
             with pytest.raises(Fault):
                 prefetcher.project(experts.tensor, choose(1))
@@ -39,15 +40,10 @@ def test_a_failure_is_raised_by_the_first_projection_of_its_tiles(experts, known
     prefetcher.wait()
 
 
-def _after(gate):
+def _late():
     """The fault, once the thread that projects has had time to begin to wait."""
-
-    def make():
-        threading.Event().wait(0.05)
-        gate.open()
-        return Fault("injected fault")
-
-    return make
+    time.sleep(0.05)
+    return Fault("injected fault")
 
 
 def test_tiles_whose_promotion_failed_are_promoted_again(experts):

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import strideweave as sw
 from strideweave.carriers.tiled_evictable.geometry import TileGeometry
 from strideweave.carriers.tiled_evictable.selection import TileSelection, as_tile_set
 from strideweave.carriers.tiled_evictable.tile_set import TileSet
@@ -176,6 +177,19 @@ def test_from_tensor_equals_torch_unique(dtype, data):
     assert inverse.dtype == dtype and torch.equal(inverse.long(), where)
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_from_tensor_chooses_on_any_axis_and_takes_all_of_the_others(axis):
+    grid = (4, 5, 3)
+    ids = torch.tensor([[2, 0], [2, 2]])
+    for given in (ids, sw.from_torch(ids)):
+        selection, inverse = TileSelection.from_tensor(given, grid, axis)
+        wanted = [tuple(range(n)) for n in grid]
+        wanted[axis] = (0, 2)
+        assert selection.per_axis == tuple(wanted) and type(inverse) is type(given)
+        seen = inverse if given is ids else sw.to_torch(inverse)
+        assert seen.tolist() == [[1, 0], [1, 1]]
+
+
 def test_from_tensor_makes_one_copy_to_the_host():
     # The flags are read with one tolist(); a second read would be a second synchronisation on a device.
     reads = []
@@ -198,8 +212,9 @@ def test_from_tensor_refuses_what_names_no_tile():
     for bad in (torch.tensor([1.0]), torch.tensor([True]), [1]):
         with pytest.raises(TypeError):
             TileSelection.from_tensor(bad, (4,))
-    with pytest.raises(ValueError, match="axis"):
-        TileSelection.from_tensor(torch.tensor([1]), (4,), axis=1)
+    for axis in (1, -1):
+        with pytest.raises(ValueError, match="axis"):
+            TileSelection.from_tensor(torch.tensor([1]), (4,), axis=axis)
     for axis in (True, "0", None, 0.0):
         with pytest.raises(TypeError, match="from_tensor axis"):
             TileSelection.from_tensor(torch.tensor([1]), (4,), axis=axis)
