@@ -1,4 +1,4 @@
-"""Tiles over a torch tensor: when its memory is shared, and when it is copied. Oracle: writes through torch, and values."""
+"""Tiles over a torch tensor: when its memory is shared, when it is copied. Oracle: writes through torch, and values."""
 
 from __future__ import annotations
 

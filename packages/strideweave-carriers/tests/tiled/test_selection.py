@@ -181,12 +181,12 @@ def test_from_tensor_equals_torch_unique(dtype, data):
 def test_from_tensor_chooses_on_any_axis_and_takes_all_of_the_others(axis):
     grid = (4, 5, 3)
     ids = torch.tensor([[2, 0], [2, 2]])
-    for given in (ids, sw.from_torch(ids)):
-        selection, inverse = TileSelection.from_tensor(given, grid, axis)
+    for asked in (ids, sw.from_torch(ids)):
+        selection, inverse = TileSelection.from_tensor(asked, grid, axis)
         wanted = [tuple(range(n)) for n in grid]
         wanted[axis] = (0, 2)
-        assert selection.per_axis == tuple(wanted) and type(inverse) is type(given)
-        seen = inverse if given is ids else sw.to_torch(inverse)
+        assert selection.per_axis == tuple(wanted) and type(inverse) is type(asked)
+        seen = inverse if asked is ids else sw.to_torch(inverse)
         assert seen.tolist() == [[1, 0], [1, 1]]
 
 
