@@ -10,7 +10,7 @@ from ..carriers.base import Carrier
 from ..errors import no_tensor
 from ..tensor import Tensor, detached
 from .accumulate import accumulate, apart, as_leaf_gradient, as_seed, ones_for
-from .mode import no_grad
+from .mode import keeps_mode, no_grad
 
 _commit = threading.Lock()
 
@@ -23,6 +23,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+@keeps_mode
 def backward(root: Tensor, gradient: Tensor | None, retain_graph: bool) -> None:
     """See ``Tensor.backward``."""
     seed = _seed(root, gradient)
@@ -33,6 +34,7 @@ def backward(root: Tensor, gradient: Tensor | None, retain_graph: bool) -> None:
         _free(order)
 
 
+@keeps_mode
 def grad(
     output: Tensor,
     inputs: Tensor | Sequence[Tensor],

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import ContextDecorator
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _Mode(threading.local):
@@ -16,6 +22,21 @@ _mode = _Mode()
 def is_grad_enabled() -> bool:
     """Whether this thread records."""
     return _mode.enabled
+
+
+def keeps_mode(function: Callable[P, R]) -> Callable[P, R]:
+    """``function``, after which the mode is as it was before, wherever an interrupt came."""
+
+    @wraps(function)
+    def kept(*args: P.args, **kwargs: P.kwargs) -> R:
+        before = _mode.enabled
+        try:
+            return function(*args, **kwargs)
+        finally:
+            # Not by the end of a with block: an interrupt at its first step would keep it from doing anything.
+            _mode.enabled = before
+
+    return kept
 
 
 class set_grad_enabled(ContextDecorator):

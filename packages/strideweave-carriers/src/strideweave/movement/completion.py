@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from .. import forks
 from ..errors import ForkedProcessError
+from .interrupts import interrupts_deferred
 
 T = TypeVar("T")
 
@@ -95,7 +96,9 @@ class Completion(Generic[T]):
             if not self._settled:
                 self._callbacks.append(callback)
                 return
-        call(callback)
+        # It reports what it raises, so that an interrupt would be lost in it, and half of what it does.
+        with interrupts_deferred():
+            call(callback)
 
     def assist(self, helper: Helper) -> None:
         """Let a thread that waits for this call ``helper.help()``, which sees some part of the work through."""
@@ -133,16 +136,21 @@ class Completion(Generic[T]):
 
     def result(self) -> T:
         """Block until settled; the result, or the failure raised as the same object with the same traceback."""
+        if not self._settled:
+            self.wait()
+        if self._error is not None:
+            # Without with_traceback each raise would append this frame to the shared exception.
+            raise self._error.with_traceback(self._trace)
+        return self._value  # type: ignore[return-value] # settled without error means there is a value
+
+    def wait(self) -> None:
+        """Block until settled, well or not."""
         # No lock where it is settled: in a forked child another thread may have held it.
         if not self._settled:
             self._refuse_in_child()
             self.help()
             if not self._settled:
                 self._block()
-        if self._error is not None:
-            # Without with_traceback each raise would append this frame to the shared exception.
-            raise self._error.with_traceback(self._trace)
-        return self._value  # type: ignore[return-value] # settled without error means there is a value
 
     def _block(self) -> None:
         waiter = _thread.allocate_lock()

@@ -94,7 +94,8 @@ class Pool:
     ) -> Job:
         """Run ``work`` on a worker, or on a thread that asks the job for help, and call ``ended`` there."""
         job = Job(work, ended)
-        with self._condition:
+        # An interrupt as a Condition is entered would leave it locked for good.
+        with interrupts_deferred(), self._condition:
             if self._stopping:
                 raise PoolStopped("submit: the interpreter is exiting; finish copies before the program ends")
             if self._idle <= len(self._jobs) and len(self._threads) < self._limit:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ...movement.completion import Completion, when_all
+from ...movement.completion import Completion
 from .core import Core
 from .slots import Slab, Slot
 from .tensors import tile_rows
@@ -22,11 +22,11 @@ Found = dict[int, "Slot | None"]
 
 def settle(parts: list[Completion[None]]) -> None:
     """Block until all have settled; raise the first failure."""
-    done: Completion[None] = Completion()
+    # Nothing here follows a part: an interrupt would end what follows half done, and the wait for it would not end.
     for part in parts:
-        done.assist(part)
-    when_all(parts, lambda error: done.resolve(None) if error is None else done.reject(error))
-    done.result()
+        part.wait()
+    for part in parts:
+        part.result()
 
 
 def groups(core: Core, codes: Sequence[int]) -> Iterator[Sequence[int]]:
