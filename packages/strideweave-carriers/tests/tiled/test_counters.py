@@ -127,6 +127,22 @@ def test_prefetched_tiles_are_wasted_where_nobody_reads_them():
     assert counted.gained() == {"bytes_promoted": TILE}, "what the caller promoted was no prefetch"
 
 
+@pytest.mark.parametrize("way", ["resident", "with what is missing", "policy", "operation"])
+def test_a_prefetched_tile_is_read_whatever_the_way_of_the_request(way):
+    """One of two that were prefetched is read, and is not counted when both leave; an operation reads both."""
+    values = torch.arange(24.0).reshape(4, 3, 2)
+    policy = sw.PinSet(tiles()) if way == "policy" else None
+    full = TiledEvictable.from_torch(values, (1, 3, 2), primary_capacity=4, residency_policy=policy)
+    Prefetcher(full.carrier).promote(tiles(0, 1)).wait()
+    if way == "operation":
+        sw.relu(full)
+    else:
+        full.carrier.project(full, choose(1, 2) if way == "with what is missing" else choose(1)).wait()
+    full.carrier.wait_idle()
+    full.carrier.evict(tiles(0, 1, 2, 3))
+    assert full.carrier.stats().wasted_prefetch == (0 if way == "operation" else 1)
+
+
 def test_a_wait_that_finds_its_request_unfinished_is_a_stall():
     full, carrier, _ = over(None)
     with gated("copy") as gate:
