@@ -50,8 +50,10 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
     Raises:
         TypeError: a tier is no carrier, depends on others, is given twice or is of another element type; the
             primary does not compute; ``residency_policy`` has no ``plan``.
-        RuntimeError: a tier is released or owned, or the slots of the primary or the overlay are immutable.
-        ValueError: a tier of another size, bad shapes, ``initial`` or ``primary_capacity``.
+        RuntimeError: a tier is released or owned or shares storage with another, or the slots of the primary or the
+            overlay are immutable.
+        ValueError: a tier of another size, bad shapes, ``initial`` or ``primary_capacity``; an ``overlay`` over a
+            secondary that takes dirty tiles itself.
     """
 
     dependent = True
@@ -111,7 +113,8 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
 
         Raises:
             TypeError: no torch tensor, a fake or meta one, or a type without a twin.
-            ValueError: tiles do not divide the shape, or are no runs (``copy=False``).
+            ValueError: tiles do not divide the shape, or are no runs (``copy=False``); ``primary`` was given although
+                the tensor is on a device.
         """
         return sources.from_torch(cls, source, tile_shape, primary, copy, options)
 
@@ -284,7 +287,8 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
         others are zero. One scatter node is recorded.
 
         Raises:
-            TypeError: an argument of another type or class; another element type.
+            TypeError: an argument of another type or class; another element type, or one that cannot be added.
+            OverflowError: from ``wait()``, an integer sum outside the type's range.
             RuntimeError: released; a template tile without a value (``"add"``) or covered by a promotion or
                 eviction that has not ended.
             ValueError: another ``reduction``; a shape, rank, range or geometry that does not fit.
@@ -298,12 +302,15 @@ class TiledEvictable(TiledResidencyFacet, Observed, Carrier):
 
         Not differentiable. Values go where ``full_tensor()``, which the handle gives, has them. Refused while
         requests need one of the tiles. Raises as ``scatter``; also ValueError for more tiles than
-        ``primary_capacity``.
+        ``primary_capacity``, and RuntimeError for a ``compact`` that lies in the tiers' own memory.
         """
         return update(self, selection, compact, reduction)
 
     def hold(self, selection: TileSelection | TileSet) -> Hold:
-        """Bring tiles onto primary and keep them there until the ``with`` block ends; see ``Hold``."""
+        """Bring tiles onto primary and keep them there until the ``with`` block ends; see ``Hold``.
+
+        Raises as ``promote``, at this call or as the block is entered.
+        """
         from .hold import Hold
 
         return Hold(self, selection)

@@ -18,6 +18,7 @@ class Stats:
     """Counters since construction. Bytes count tiles moved between tiers; a tile read where it lies moves none.
 
     ``bytes_streamed`` were read from secondary past primary, where a tile found no place or was read for one sum only.
+    ``requests`` are projections, operations, scatters, backwards and holds; promotions, evictions and updates are none.
     ``hits`` and ``misses`` count required tiles that were, or were not, on primary when a request began.
     ``stalls`` counts waits that found their request unfinished, ``stall_seconds`` how long they took.
     ``prefetched`` tiles were promoted by a prefetcher, ``wasted_prefetch`` of them were dropped unread.
