@@ -7,7 +7,7 @@ import torch
 
 import strideweave as sw
 from strideweave.carriers.tiled_evictable import ResidencyPlan, TiledEvictable, TileSelection, TileSet
-from strideweave.testing.faults import Fault, fail_at
+from strideweave.testing.faults import Fault, fail_at, sweep
 
 TILES, TILE, CODES = 6, 4, (4, 1, 5, 0)
 
@@ -86,3 +86,24 @@ def test_a_failure_leaves_what_was_there(how, order):
     assert not counter.fired and failures >= 2
     assert compact.tolist() == expected
     assert given.flat()[-3:].tolist() == [7.0] * 3
+
+
+@pytest.mark.spec("A106", "LIFE.failure")
+@pytest.mark.parametrize("order", ["tile", "canonical"])
+@pytest.mark.parametrize("how", MADE)
+def test_an_empty_destination_is_empty_again_after_a_failure(how, order):
+    """Whichever provider call fails; it can be used for the next projection, or for anything else."""
+    carrier, destination = MADE[how](), sw.CPU(0)
+    full, selection = carrier.full_tensor(), TileSelection([CODES])
+
+    def verify():
+        carrier.wait_idle()
+        assert destination.size() == 0 and destination.version == 0
+        destination.hold_for_write("a probe")
+        destination.drop_write(False)
+
+    kept = []
+    faults = sweep(
+        lambda: kept.append(carrier.project(full, selection, destination, order=order).wait()), verify
+    )
+    assert faults >= 1 and kept[0].carrier is destination and destination.size() == len(CODES) * TILE

@@ -18,6 +18,7 @@ CHECKS = {
     "released": (RuntimeError, "released"),
     "selection's range": (ValueError, "outside the grid"),
     "footprint": (ValueError, "neighbouring tiles"),
+    "destination's state": (RuntimeError, "immutable"),
     "destination's size": (ValueError, "has 5 slots"),
     "conflict": (RuntimeError, "incomplete evict"),
     "policy": (OSError, "the policy's own"),
@@ -26,7 +27,8 @@ CHECKS = {
 
 # Both cannot be wrong at once.
 APART = [{"selection's type", "selection's range"}, {"tensor's carrier", "footprint"}]
-APART += [{"destination's type", "destination's size"}, {"released", "conflict"}]
+APART += [{"destination's type", "destination's size"}, {"destination's type", "destination's state"}]
+APART += [{"released", "conflict"}]
 
 
 @pytest.mark.parametrize(
@@ -46,8 +48,10 @@ def test_of_two_refusals_the_earlier_is_raised(tiled, pair):
         arguments["tensor"] = sw.Tensor(made.carrier, 0, sw.Layout((4, 3, 2)))
     if "destination's type" in pair:
         arguments["destination"] = sw.Generic([0.0] * 12)
+    if "destination's state" in pair:
+        arguments["destination"] = sw.CPU(12, mutable=False)
     if "destination's size" in pair:
-        arguments["destination"] = sw.CPU(5)
+        arguments["destination"] = sw.CPU(5, mutable="destination's state" not in pair)
     if "released" in pair:
         made.carrier.release()
     with gated("copy") as gate:
@@ -58,6 +62,36 @@ def test_of_two_refusals_the_earlier_is_raised(tiled, pair):
         if handle is not None:
             handle.wait()
     assert made.carrier.residency_policy.asked == [], "the policy is asked after all other checks"
+
+
+@pytest.mark.spec("RES.invalid")
+@pytest.mark.parametrize("use", ["project", "add", "operation"])
+def test_no_policy_is_asked_about_a_tile_without_a_value(tiled, use):
+    made = tiled.make(where="none", residency_policy=tiled.Recorder())
+    with pytest.raises(RuntimeError, match="has no value"):
+        {
+            "project": lambda: made.carrier.project(made.tensor, choose(1)),
+            "add": lambda: made.carrier.scatter(sw.ones((1, 3, 2)), made.tensor, choose(1), "add"),
+            "operation": lambda: sw.relu(made.tensor),
+        }[use]()
+    assert made.carrier.residency_policy.asked == []
+
+
+@pytest.mark.spec("TRN.refuse_hidden")
+@pytest.mark.parametrize("use", ["scatter", "add", "operation"])
+def test_no_policy_is_asked_while_another_request_has_the_tile(tiled, use):
+    made = tiled.make(residency_policy=tiled.Recorder())
+    with gated("copy") as gate:
+        handle = made.carrier.promote_async(tiles(1))
+        with pytest.raises(RuntimeError, match=r"incomplete promote; wait\(\)"):
+            {
+                "scatter": lambda: made.carrier.scatter(sw.ones((1, 3, 2)), made.tensor, choose(1)),
+                "add": lambda: made.carrier.scatter(sw.ones((1, 3, 2)), made.tensor, choose(1), "add"),
+                "operation": lambda: sw.relu(made.tensor),
+            }[use]()
+        assert made.carrier.residency_policy.asked == []
+        gate.open()
+        handle.wait()
 
 
 @pytest.mark.spec("TRN.refuse_hidden")

@@ -371,3 +371,16 @@ def test_a_shared_transfers_failure_is_one_exception(experts):
                 errors.append(caught.value)
     assert errors[0] is errors[1]
     assert experts.carrier.project(experts.tensor, SOME).wait().size() == 18
+
+
+def test_the_same_tensor_and_selection_in_both_orders(tiled):
+    """What is remembered of one order is not taken for the other, and is not remembered for ever."""
+    made = tiled.make(layout=TiledEvictable.row_major_layout)
+    two = TileSelection([[2, 0], [0], [0]])
+    wanted = tiled.dense(made.tensor, made.values)[[2, 0]]
+    for order, stride in (("tile", (6, 2, 1)), ("canonical", (1, 2, 6)), ("tile", (6, 2, 1))):
+        compact = made.carrier.project(made.tensor, two, order=order).wait()
+        assert sw.to_torch(compact).stride() == stride and torch.equal(tiled.by_mode(compact), wanted)
+    for _ in range(300):
+        made.carrier.project(made.carrier.full_tensor(made.carrier.row_major_layout()), two).wait()
+    assert len(made.carrier._forms) <= 256
