@@ -147,3 +147,26 @@ def test_what_is_taken_for_a_selection_or_a_tensor(experts):
     assert handle.on_stream() is handle.wait()
     with pytest.raises(TypeError, match="make it with dtype=Float32"):
         carrier.project(tensor, pair[0], sw.CPU(0, dtype=sw.Int32))
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_tiers_are_free_again_where_construction_fails_after_all_checks(monkeypatch, error):
+    """Oracle: the same tiers make a carrier afterwards."""
+    tiers = [sw.CPU(0), sw.CPU(8)]
+
+    def fail(*_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("strideweave.carriers.tiled_evictable.construction.build_core", fail)
+        with pytest.raises(error):
+            sw.TiledEvictable(*tiers, (4,), (2,))
+    assert not any(tier.is_owned() for tier in tiers)
+    assert sw.TiledEvictable(*tiers, (4,), (2,)).size() == 8
+
+
+def test_a_capacity_beyond_the_grid_is_the_grid():
+    """Nothing is allocated for tiles that there are not."""
+    carrier = sw.TiledEvictable(sw.CPU(0), sw.CPU(8), (4,), (2,), primary_capacity=1000)
+    carrier.promote(TileSet([(1,)]))
+    assert carrier.primary_capacity == 4 and carrier._core.primary.allocated() == 4
