@@ -307,6 +307,21 @@ def test_slots_of_an_empty_hold_are_refused_by_name(tiled):
         _ = held.slots
 
 
+@pytest.mark.spec("HOLD")
+def test_a_hold_is_entered_once_at_a_time(tiled):
+    carrier = tiled.make(where="primary").carrier
+    hold = carrier.hold(tiles(1))
+    for _ in range(2):
+        with hold as held:
+            with pytest.raises(RuntimeError, match="in use already"):
+                hold.__enter__()
+            eviction = carrier.evict_async(tiles(1))
+            assert not eviction.done and held.slots[1] == (1,)
+        eviction.wait()
+        carrier.set_value(6, 7.0)
+    assert not carrier._core.busy()
+
+
 def test_metadata_of_a_huge_carrier_costs_what_a_small_one_costs(tiled):
     class Phantom(sw.Carrier):
         """Slots that are only counted."""
