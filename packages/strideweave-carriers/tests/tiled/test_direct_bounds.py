@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import strideweave as sw
-from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, access, accumulate
+from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, access, accumulate, gradients
 
 
 def whole(gradient):
@@ -61,6 +61,53 @@ def test_no_step_is_larger_than_a_tile_where_an_operand_broadcasts(tiled, monkey
     assert whole(many.tensor.grad) == y.grad.reshape(-1).tolist()
     for made in (few, many):
         assert made.carrier.stats().peak_resident_tiles == 1
+
+
+def in_leaves(carrier):
+    """A full Layout with modes (2, 3) and (2, 2), whose leaves tiles do not cut."""
+    step, leaves, strides = 1, ((2, 3), (2, 2)), ([0, 0], [0, 0])
+    for inside in (True, False):
+        for axis, tile in enumerate(carrier.tile_shape):
+            for k, extent in enumerate(leaves[axis]):
+                if (tile > (1, leaves[axis][0])[k]) is inside:
+                    strides[axis][k] = step
+                    step *= extent
+    return sw.Layout(leaves, tuple(map(tuple, strides)))
+
+
+@pytest.mark.spec("OPS.available")
+@pytest.mark.parametrize("name", ["add", "mul"])
+@pytest.mark.parametrize("tiles", [((6, 1), (1, 4)), ((2, 4), (6, 2)), ((6, 4), (1, 1))])
+def test_each_step_reads_one_tile_of_each_operand_however_they_are_cut(tiled, monkeypatch, tiles, name):
+    """Rows of tiles against columns of tiles: neither is ever in memory as a whole. Oracle: torch, exact."""
+    met = []
+    joined = access.Access._joined
+
+    def noted(self, box, found):
+        met.append(len(found))
+        return joined(self, box, found)
+
+    monkeypatch.setattr(access.Access, "_joined", noted)
+    pair, twins = [], []
+    for tile in tiles:
+        values = torch.randint(-4, 5, (4, 6)).float()
+        made = tiled.make((6 // tile[0], 4 // tile[1]), tile, primary_capacity=1, layout=in_leaves)
+        place = [made.tensor.layout.concrete(i) for i in range(24)]
+        stored = torch.empty(24)
+        stored[place] = values.reshape(-1)
+        filled(made, stored)
+        pair.append(made.tensor)
+        twins.append(values.clone().requires_grad_())
+    result = getattr(sw, name)(*pair)
+    expected = twins[0] * twins[1] if name == "mul" else twins[0] + twins[1]
+    weights = torch.randint(-4, 5, (4, 6)).float()
+    result.backward(sw.Tensor(sw.from_torch(weights.reshape(-1).clone()).carrier, 0, sw.Layout(result.shape)))
+    expected.backward(weights)
+    assert result.tolist() == expected.reshape(-1).tolist()
+    for tensor, twin in zip(pair, twins, strict=True):
+        assert twin.grad is not None
+        assert whole(tensor.grad) == twin.grad.reshape(-1).tolist()
+    assert set(met) == {1}
 
 
 @pytest.mark.parametrize("dtype", [sw.Float16, sw.BFloat16])
@@ -131,7 +178,7 @@ def test_gradients_are_summed_in_time_linear_in_their_tiles(tiled, monkeypatch):
             rounds.append(len(self))
             return super().__iter__()
 
-    written = accumulate.written
+    written = gradients.written
     monkeypatch.setattr(accumulate, "written", lambda core: Counted(written(core)))
     made = tiled.make((40, 1, 1), primary_capacity=2)
     result = sw.mul(made.tensor, made.tensor)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 from tilefoundry.ir.layout import IntTuple, flatten
@@ -175,23 +175,30 @@ def cut(view: torch.Tensor, box: Sequence[range]) -> torch.Tensor:
     return view
 
 
-def blocks(size: int, step: int) -> Iterator[range]:
-    """``range(size)`` in pieces of ``step``."""
-    for start in range(0, size, step):
-        yield range(start, min(size, start + step))
+def blocks(taken: range, step: int) -> list[range]:
+    """``taken`` cut at multiples of ``step``."""
+    first = taken.start - taken.start % step
+    return [
+        range(max(start, taken.start), min(start + step, taken.stop))
+        for start in range(first, taken.stop, step)
+    ]
 
 
-def boxes(sizes: Sequence[int], steps: Sequence[int]) -> Iterator[Box]:
-    """Every box of a grid of ``steps``, first mode fastest."""
-    for box in product(*[list(blocks(n, s)) for n, s in zip(sizes[::-1], steps[::-1], strict=True)]):
-        yield box[::-1]
+def spans(size: int, steps: Iterable[int]) -> list[range]:
+    """``range(size)`` cut at multiples of every one of ``steps``."""
+    edges = sorted({0, size}.union(*[range(0, size, step) for step in steps]))
+    return [range(lo, hi) for lo, hi in pairwise(edges)]
 
 
-def steps(accesses: Sequence[Access | object], sizes: Sequence[int]) -> list[int]:
-    """The box that one step of a pointwise operation covers.
+def boxes(modes: Sequence[Sequence[range]]) -> Iterator[Box]:
+    """Every box of ranges of each mode, first mode fastest."""
+    return (box[::-1] for box in product(*modes[::-1]))
 
-    In each mode it is as large as a tile of the first tiled operand that does not broadcast there, so that no step
-    meets more of an operand than tiles cut.
+
+def cells(accesses: Sequence[Access | object], sizes: Sequence[int]) -> list[list[range]]:
+    """The ranges of each mode whose boxes a pointwise operation covers step by step.
+
+    A step meets one tile of each tiled operand, so that it takes no more memory than those, however they cut.
     """
     tiled = [a for a in accesses if isinstance(a, Access) and a.is_tiled]
-    return [next((a.cuts(m) for a in tiled if a.sizes[m] == n), n) for m, n in enumerate(sizes)]
+    return [spans(n, [a.cuts(m) for a in tiled if a.sizes[m] == n]) for m, n in enumerate(sizes)]

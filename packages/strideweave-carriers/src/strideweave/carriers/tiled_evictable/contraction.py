@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import product
 from typing import TYPE_CHECKING
 
 from ...dtypes import DType, Float32, Int64
 from ...operations.checked import unwrapped
 from ...operations.matmul import MATMUL, integer_products
 from ...operations.operation import Result
-from .access import Access, Box, blocks
+from .access import Access, Box, spans
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +29,7 @@ def contract(a: Access, b: Access, out: torch.Tensor, dtype: DType) -> None:
         OverflowError: an integer result out of range.
     """
     columns, rows = out.shape
-    places = [(x, y) for x in blocks(rows, a.cuts(0)) for y in blocks(columns, b.cuts(0))]
+    places = list(product(spans(rows, [a.cuts(0)]), spans(columns, [b.cuts(0)])))
     with products(a, b, places, dtype) as pieces:
         for (x, y), piece in zip(places, pieces, strict=True):
             out[y.start : y.stop, x.start : x.stop].copy_(piece)
@@ -38,34 +38,33 @@ def contract(a: Access, b: Access, out: torch.Tensor, dtype: DType) -> None:
 @contextmanager
 def products(a: Access, b: Access, places: Sequence[Box], dtype: DType) -> Iterator[Iterator[torch.Tensor]]:
     """The product in each box ``(x, y)``, in turn, dimensions (y, x)."""
-    spans = _spans(a, b)
+    depth = _depth(a, b)
     with (
-        a.read((x, z) for x, _ in places for z in spans) as left,
-        b.read((y, z) for _, y in places for z in spans) as right,
+        a.read((x, z) for x, _ in places for z in depth) as left,
+        b.read((y, z) for _, y in places for z in depth) as right,
     ):
-        product = _product if dtype.is_float else _integers
-        yield (product(left, right, box, spans, dtype) for box in places)
+        one = _product if dtype.is_float else _integers
+        yield (one(left, right, box, depth, dtype) for box in places)
 
 
-def _spans(a: Access, b: Access) -> list[range]:
+def _depth(a: Access, b: Access) -> list[range]:
     """The pieces into which tiles of either operand cut the contracted mode."""
-    depth = a.sizes[0] if a._swap else a.sizes[1]
-    edges = sorted({*range(0, depth, a.cuts(1)), *range(0, depth, b.cuts(1)), depth})
-    return [range(lo, hi) for lo, hi in pairwise(edges)]
+    extent = a.sizes[0] if a._swap else a.sizes[1]
+    return spans(extent, (a.cuts(1), b.cuts(1)))
 
 
 def _product(
     left: Iterator[torch.Tensor],
     right: Iterator[torch.Tensor],
     box: Box,
-    spans: Sequence[range],
+    depth: Sequence[range],
     dtype: DType,
 ) -> torch.Tensor:
-    """One box of the product, summed over ``spans``, for each of which a factor is taken from either side."""
+    """One box of the product, summed over ``depth``, for each of which a factor is taken from either side."""
     total = None
-    for z in spans:
+    for z in depth:
         views = [_contiguous(next(left)), _contiguous(next(right))]
-        result = Result(tuple(map(len, box)), dtype if len(spans) == 1 else wide(dtype))
+        result = Result(tuple(map(len, box)), dtype if len(depth) == 1 else wide(dtype))
         piece = MATMUL.torch(views, {"contracted": (len(z), len(z))}, result)
         total = piece if total is None else total.add_(piece)
     assert total is not None
@@ -76,12 +75,12 @@ def _integers(
     left: Iterator[torch.Tensor],
     right: Iterator[torch.Tensor],
     box: Box,
-    spans: Sequence[range],
+    depth: Sequence[range],
     dtype: DType,
 ) -> torch.Tensor:
     """``_product`` of integers: exact, whatever a sum passes on its way."""
     wrapped, near = integer_products(next(left), next(right))
-    for _ in spans[1:]:
+    for _ in depth[1:]:
         more = integer_products(next(left), next(right))
         wrapped.add_(more[0])
         near.add_(more[1])

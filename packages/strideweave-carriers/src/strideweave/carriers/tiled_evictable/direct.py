@@ -20,7 +20,7 @@ from ...tensor import Tensor, attach, detached
 from ..base import Carrier
 from ..torch_storage import TorchStorage, plain_torch
 from . import direct_gradients
-from .access import Access, boxes, cut, mode_sizes, steps
+from .access import Access, boxes, cells, cut, mode_sizes
 from .carrier import TiledEvictable
 from .contraction import contract, wide
 from .gradients import whole
@@ -125,7 +125,7 @@ def _pointwise(
 ) -> None:
     sizes = mode_sizes(result.extents)
     accesses = [Access(o, like=result.extents) if isinstance(o, (Tensor, Refined)) else o for o in operands]
-    order = list(boxes(sizes, steps(accesses, sizes)))
+    order = list(boxes(cells(accesses, sizes)))
     with ExitStack() as stack:
         views = [stack.enter_context(a.read(order)) if isinstance(a, Access) else repeat(a) for a in accesses]
         for box, *values in zip(order, *views, strict=False):
@@ -142,7 +142,7 @@ def _reduce(
     total = flat.new_zeros(kept[::-1], dtype=kind.torch())
     near = total.double() if not result.dtype.is_float and can_wrap(result.dtype) else None
     dims = [len(access.sizes) - 1 - m for m in dropped]
-    order = list(boxes(access.sizes, [access.cuts(m) for m in range(len(access.sizes))]))
+    order = list(boxes(cells([access], access.sizes)))
     with access.read(order) as views:
         for box, values in zip(order, views, strict=True):
             at = [taken for m, taken in enumerate(box) if m not in dropped]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import reduce
-from itertools import islice, product, repeat
-from math import prod
-from operator import iadd
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilefoundry.ir.layout import product as size_of
 
@@ -21,7 +18,7 @@ from ...operations.rules import promoted
 from ...operations.unbroadcast import sum_to
 from ...tensor import Tensor, detached
 from ..torch_storage import TorchStorage, plain_torch
-from .access import Access, Box, blocks, boxes, cut, mode_sizes, steps
+from .access import Access, Box, blocks, boxes, cells, cut, mode_sizes
 from .carrier import TiledEvictable
 from .compatibility import footprint
 from .construction import like
@@ -143,7 +140,7 @@ def _ordinary(name: str, target: Tensor, other: Operand | None, gradient: Tensor
     pair, shape = _in_boxes([other, gradient], result)
     factor, g = Access(pair[0], like=shape.extents), Access(pair[1])
     sizes = mode_sizes(shape.extents)
-    order = list(boxes(sizes, steps([factor], sizes)))
+    order = list(boxes(cells([factor], sizes)))
     with plain_torch(), g.read(order) as theirs, factor.read(order) as factors:
         out = flat_values(carrier).view(sizes[::-1])
         for box, one, other in zip(order, theirs, factors, strict=True):
@@ -207,17 +204,16 @@ def _pointwise_pieces(
             values = values * by
         return values.sum(dims, keepdim=True, dtype=Float32.torch()) if dims else values
 
-    # What one value of a target that broadcasts meets is as large as the result: no more of a factor at once than
-    # its tiles cut.
-    spread_out = [
-        None if own == n else list(blocks(n, s))
-        for own, n, s in zip(mine, sizes, steps([factor], sizes), strict=True)
+    modes = [
+        Mode(n, own != n, _step(factor, m, n)) for m, (own, n) in enumerate(zip(mine, sizes, strict=True))
     ]
-    count = prod(len(spans) for spans in spread_out if spans is not None)
 
     @contextmanager
     def pieces(order: Sequence[Box]) -> Iterator[Iterator[torch.Tensor]]:
-        every = [part for box in order for part in _parts(box, spread_out)]
+        # Mostly tiles of the one are tiles of the other.
+        split = any(m.broadcast or m.step % len(own) for own, m in zip(order[0], modes, strict=True))
+        parts = [list(_parts(box, modes)) for box in order] if split else []
+        every = [part for of_box in parts for part in of_box] if split else order
         with ExitStack() as stack:
             values = stack.enter_context(g.read(every))
             if factor is not None:
@@ -225,15 +221,54 @@ def _pointwise_pieces(
             else:
                 by = stack.enter_context(itself.read(order)) if itself is not None else repeat(scalar)
             made = map(piece, values, by)
-            yield (reduce(iadd, islice(made, count)) for _ in order)
+            joined = (_joined(box, of_box, modes, made) for box, of_box in zip(order, parts, strict=True))
+            yield joined if split else made
 
     return pieces
 
 
-def _parts(box: Box, spread_out: Sequence[list[range] | None]) -> Iterator[Box]:
-    """``box`` with each mode that is spread out cut as given, first mode fastest."""
-    spans = [[own] if cuts is None else cuts for own, cuts in zip(box, spread_out, strict=True)]
-    return (part[::-1] for part in product(*spans[::-1]))
+class Mode(NamedTuple):
+    """Of a result: its size, whether the target broadcasts there, and the extent at which another operand is cut."""
+
+    size: int
+    broadcast: bool
+    step: int
+
+
+def _step(factor: Access | None, mode: int, size: int) -> int:
+    if factor is None or not factor.is_tiled or factor.sizes[mode] != size:
+        return size
+    return factor.cuts(mode)
+
+
+def _parts(box: Box, modes: Sequence[Mode]) -> Iterator[Box]:
+    """What a target's ``box`` meets, in pieces of which each meets one tile of the other operand."""
+    return boxes(
+        [blocks(range(m.size) if m.broadcast else own, m.step) for own, m in zip(box, modes, strict=True)]
+    )
+
+
+def _joined(
+    box: Box, parts: Sequence[Box], modes: Sequence[Mode], made: Iterator[torch.Tensor]
+) -> torch.Tensor:
+    """A target's ``box`` from the next pieces made, one for each of ``parts``: side by side, or summed."""
+    if len(parts) == 1:
+        return next(made)
+    summed, total = any(m.broadcast for m in modes), None
+    for part in parts:
+        values = next(made)
+        if total is None:
+            total = values.new_zeros(
+                [1 if m.broadcast else len(own) for own, m in zip(box, modes, strict=True)][::-1]
+            )
+        at = [
+            range(1) if m.broadcast else range(p.start - own.start, p.stop - own.start)
+            for p, own, m in zip(part, box, modes, strict=True)
+        ]
+        # A zero keeps its sign where nothing is summed.
+        cut(total, at).add_(values) if summed else cut(total, at).copy_(values)
+    assert total is not None
+    return total
 
 
 def _of_matmul(tensors: Sequence[Tensor], gradient: Tensor, k: int) -> Tensor:
