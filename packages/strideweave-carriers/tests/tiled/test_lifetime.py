@@ -99,8 +99,11 @@ def test_release(experts):
             experts.carrier.release()
         gate.open()
         compact = handle.wait()
+    pools = experts.carrier._core.primary, experts.carrier._core.secondary
+    storage = [carrier for pool in pools for carrier in pool.carriers()]
     assert experts.carrier.release() is None and experts.carrier.release() is None
     assert experts.carrier.is_released() and compact.size() == 6 and compact.carrier.get_value(0) == 1.0
+    assert storage and all(carrier.is_released() for carrier in storage)
     for tier in experts.tiers.values():
         assert tier.is_released()
     for action in (
