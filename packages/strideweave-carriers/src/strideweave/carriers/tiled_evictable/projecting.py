@@ -80,9 +80,9 @@ def project(
     form = _packing(carrier, tensor, chosen, order)
     ordinary = destination is None and carrier._policy is None and core.in_torch
     if ordinary and not core.mover.in_inference():
-        handle = project_here(carrier, tensor, chosen, codes, form)
-        if handle is None:
-            with interrupts_deferred():
+        with interrupts_deferred():
+            handle = project_here(carrier, tensor, chosen, codes, form)
+            if handle is None:
                 handle = project_arriving(carrier, tensor, chosen, codes, form)
         if handle is not None:
             return handle
