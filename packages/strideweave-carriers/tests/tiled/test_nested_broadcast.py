@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strideweave as sw
-from strideweave.carriers.tiled_evictable import TiledEvictable, TileSelection, direct, direct_gradients
+from strideweave.carriers.tiled_evictable import (
+    TiledEvictable,
+    TileSelection,
+    core,
+    direct,
+    direct_gradients,
+    irregular,
+)
 
 
 @st.composite
@@ -113,6 +120,12 @@ def straddled(leaves, tile):
     return False
 
 
+def noted(values, sizes):
+    """``values``, whose number is added to ``sizes``."""
+    sizes.append(values.numel())
+    return values
+
+
 @st.composite
 def uneven_problems(draw):
     """One axis of leaves that tiles cut anywhere, another of single-row tiles; where the other operand is larger."""
@@ -126,15 +139,28 @@ def uneven_problems(draw):
     tile = draw(st.sampled_from(uneven or tiles))
     rows = draw(st.integers(1, 3))
     both = draw(st.booleans())
-    return leaves, wide, tile, rows, draw(st.integers(1, 3)), draw(st.sampled_from(["mul", "add"])), both
+    kind = draw(st.sampled_from(["mul", "add"]))
+    return (
+        leaves,
+        wide,
+        tile,
+        rows,
+        draw(st.integers(1, 3)),
+        kind,
+        both,
+        draw(st.sampled_from([1, 3, 8, 1000])),
+    )
 
 
 @pytest.mark.spec("OPS.whole")
 @settings(max_examples=80, deadline=None)
 @given(uneven_problems())
 def test_tiles_that_are_no_boxes_of_leaves(problem):
-    """They are read by index, one at a time: nothing is gathered whole, and capacity bounds what is on primary."""
-    leaves, wide, tile, rows, capacity, name, both = problem
+    """They are read by index, one at a time: nothing is gathered whole, and capacity bounds what is on primary.
+
+    No step puts more together than a tile of the first tiled operand has, or ``little`` allows.
+    """
+    leaves, wide, tile, rows, capacity, name, both, little = problem
     size = prod(leaves)
     grid = (size // tile, rows)
 
@@ -167,9 +193,14 @@ def test_tiles_that_are_no_boxes_of_leaves(problem):
     with pytest.MonkeyPatch.context() as patch:
         for module in (direct, direct_gradients):
             patch.setattr(module, "gather_pinned", lambda *_: pytest.fail("gathered whole"))
+        patch.setattr(core, "LITTLE", 4 * little)
+        at, sizes = irregular.Picks.at, []
+        patch.setattr(irregular.Picks, "at", lambda self, places: noted(at(self, places), sizes))
         result = getattr(sw, name)(tiled, mate)
         weights = sw.from_torch(weight.reshape(-1).clone()).carrier
         result.backward(sw.Tensor(weights, 0, sw.Layout((tuple(wide), rows))))
+    # A gradient of the mate, which does not broadcast, is made by its own tiles, of which it has one.
+    assert max(sizes, default=0) <= max(tile, little, prod(wide) if both else 0)
     assert result.shape.extents == (tuple(wide), rows)
     assert torch.equal(torch.tensor(result.tolist()), expected.detach().reshape(-1))
     assert tiled.carrier.stats().peak_resident_tiles <= capacity

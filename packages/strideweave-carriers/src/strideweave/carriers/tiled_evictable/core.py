@@ -162,6 +162,10 @@ class Core:
         bound = max(self.primary.limit * self.tile_bytes, LITTLE)
         return max(1, min(STAGE, bound) // self.tile_bytes)
 
+    def slots_at_once(self) -> int:
+        """How many elements of something else one step may put together beside this primary: a tile's, or little."""
+        return max(self.geometry.tile_slots, LITTLE // self.dtype.itemsize)
+
     # --- without the lock --------------------------------------------------------------------------------
 
     def grow(self, primary: int, secondary: int) -> None:

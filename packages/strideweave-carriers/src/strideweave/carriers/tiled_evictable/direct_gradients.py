@@ -25,7 +25,7 @@ from .construction import like
 from .contraction import contract, products
 from .geometry import TileGeometry
 from .gradients import from_dense, on_primary_class, tiled, whole
-from .irregular import Picks, Spread, put, summed, tile_places
+from .irregular import Picks, Spread, in_parts, put, summed, tile_places
 from .packing import packing
 from .projecting import gather_pinned
 from .refined import Refined, is_regular, refined_operands
@@ -160,13 +160,21 @@ def _pieces_by_index(
     spread_out, g = Spread(target, result.extents), Picks(gradient, result.extents)
     factor = Picks(other, result.extents) if name != "add" and isinstance(other, Tensor) else None
 
-    def piece(box: Box) -> torch.Tensor:
-        met = spread_out.met_by(box)
+    most = target.carrier._core.slots_at_once()  # type: ignore[attr-defined] # the caller has looked that it is tiled
+
+    def part_of(met: Sequence[torch.Tensor]) -> torch.Tensor:
         places = [m.reshape(-1) for m in met]
         values = g.at(places)
         if factor is not None:
             values = (values * factor.at(places)).to(values.dtype)
         return summed(values, met, Float32.torch())
+
+    def piece(box: Box) -> torch.Tensor:
+        first, *others = in_parts(spread_out.met_by(box), most)
+        total = part_of(first)
+        for met in others:
+            total = total.to(Float32.torch()) + part_of(met)
+        return total
 
     return lambda order: nullcontext(map(piece, order))
 

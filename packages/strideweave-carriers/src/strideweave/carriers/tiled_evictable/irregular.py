@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from tilefoundry.ir.layout import IntTuple, flatten
@@ -119,14 +120,26 @@ def crossed(places: Places, device: torch.device) -> tuple[torch.Tensor, ...]:
 
 
 def tile_places(operand: Tensor, extents: IntTuple) -> Iterator[Places]:
-    """For each tile of a tiled operand, the places of the result that it meets; together they are all places, once."""
+    """For each tile of a tiled operand, the places of the result that it meets, in parts; together all places, once."""
     carrier = operand.carrier
     assert isinstance(carrier, TiledEvictable)
     spread, geometry = Spread(operand, extents), carrier.geometry
     for code in range(geometry.tile_count):
         coordinate = geometry.coordinate(code)
         box = tuple(range(c * t, (c + 1) * t) for c, t in zip(coordinate, geometry.tile_shape, strict=True))
-        yield [met.reshape(-1) for met in spread.met_by(box)]
+        for part in in_parts(spread.met_by(box), carrier._core.slots_at_once()):
+            yield [met.reshape(-1) for met in part]
+
+
+def in_parts(met: Sequence[torch.Tensor], most: int) -> Iterator[Places]:
+    """``Spread.met_by``'s places, cut along what only the result has until a part has no more than ``most``."""
+    left, cuts = prod(m.numel() for m in met), []
+    for places in met:
+        count = min(places.shape[1], -(-left // most))
+        cuts.append(places.chunk(count, dim=1))
+        left = -(-left // len(cuts[-1]))
+    for part in product(*cuts[::-1]):
+        yield list(part[::-1])
 
 
 def put(out: torch.Tensor, places: Places, values: torch.Tensor) -> None:
