@@ -84,3 +84,12 @@ def test_views_of_one_gradient():
     total.backward(g)
     written_one_by_one([x, y, g, x.grad, y.grad])
     assert x.grad.shape == x.shape and y.grad.shape == y.shape
+
+
+@pytest.mark.parametrize("given", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gradient_is_of_its_leafs_class_whatever_backward_began_with(kind, given):
+    x, g = leaf(kind, 1), leaf(given, 2)
+    x.backward(g)
+    assert type(x.grad.carrier) is type(x.carrier) and first(x.grad) == 2.0
+    written_one_by_one([x, g, x.grad])

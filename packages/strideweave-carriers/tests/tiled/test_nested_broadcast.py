@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import strideweave as sw
@@ -155,6 +155,7 @@ def uneven_problems(draw):
 @pytest.mark.spec("OPS.whole")
 @settings(max_examples=80, deadline=None)
 @given(uneven_problems())
+@example(([1, 2, 5], [3, 2, 5], 5, 1, 1, "mul", False, 8))
 def test_tiles_that_are_no_boxes_of_leaves(problem):
     """They are read by index, one at a time: nothing is gathered whole, and capacity bounds what is on primary.
 

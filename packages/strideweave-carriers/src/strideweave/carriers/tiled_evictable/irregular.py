@@ -135,9 +135,10 @@ def in_parts(met: Sequence[torch.Tensor], most: int) -> Iterator[Places]:
     """``Spread.met_by``'s places, cut along what only the result has until a part has no more than ``most``."""
     left, cuts = prod(m.numel() for m in met), []
     for places in met:
-        count = min(places.shape[1], -(-left // most))
-        cuts.append(places.chunk(count, dim=1))
-        left = -(-left // len(cuts[-1]))
+        left //= places.shape[1]
+        width = min(max(1, most // left), places.shape[1])
+        cuts.append(places.split(width, dim=1))
+        left *= width
     for part in product(*cuts[::-1]):
         yield list(part[::-1])
 
