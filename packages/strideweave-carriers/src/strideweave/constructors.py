@@ -14,6 +14,7 @@ from .carriers.metal import Metal
 from .carriers.torch_storage import TorchStorage, plain_torch, refuse_strange
 from .dtypes import DType, Float32, Scalar, as_dtype, from_torch_dtype
 from .layout import Layout
+from .movement.interrupts import interrupts_deferred
 from .movement.move import to_cpu
 from .shape import Shape
 from .tensor import Tensor, detached
@@ -105,7 +106,7 @@ def to_torch(source: Tensor) -> torch.Tensor:
     if not isinstance(carrier, TorchStorage):
         return to_torch(to_cpu(source))
     modes = source.layout.concrete.flat_modes()
-    with plain_torch():
+    with interrupts_deferred(), plain_torch():
         flat = carrier.flat()
         start = flat.storage_offset() + source.offset
         return flat.as_strided([s for s, _ in modes], [d for _, d in modes], start)

@@ -26,6 +26,7 @@ def default_handler():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+    torch.set_grad_enabled(True)
 
 
 def make():
@@ -70,6 +71,7 @@ def nothing_is_left(carrier):
     assert not [r.code for r in records if r.needed() or r.transit or r.claim]
     assert not carrier._readers and not carrier._writers and not any(core.held.values())
     assert core.primary.used == sum(r.primary is not None for r in records)
+    assert torch.is_grad_enabled() and sw.is_grad_enabled()
 
 
 def held(full):
@@ -108,6 +110,12 @@ CASES = {
     "set_value": (nothing, lambda full: full.carrier.set_value(5, 6.0), 1),
     "operation": (nothing, lambda full: sw.reduce_sum(full, "a ->"), 3),
     "backward": (nothing, backward, 23),
+    "read": (
+        evicted,
+        lambda full: sw.to_torch(sw.mul(full.carrier.project(full, PAIR).wait(), 2.0)).sum(),
+        1,
+    ),
+    "made": (nothing, lambda full: sw.TiledEvictable.from_torch(VALUES.view(4, 6), (2, 3)), 1),
 }
 
 

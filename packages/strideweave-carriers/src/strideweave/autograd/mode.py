@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ContextDecorator
@@ -25,16 +26,19 @@ def is_grad_enabled() -> bool:
 
 
 def keeps_mode(function: Callable[P, R]) -> Callable[P, R]:
-    """``function``, after which the mode is as it was before, wherever an interrupt came."""
+    """``function``, after which this thread records as it did before, and torch too, wherever an interrupt came."""
 
     @wraps(function)
     def kept(*args: P.args, **kwargs: P.kwargs) -> R:
-        before = _mode.enabled
+        before, torch = _mode.enabled, sys.modules.get("torch")
+        recorded = torch is not None and torch.is_grad_enabled()
         try:
             return function(*args, **kwargs)
         finally:
             # Not by the end of a with block: an interrupt at its first step would keep it from doing anything.
             _mode.enabled = before
+            if recorded and not torch.is_grad_enabled():  # type: ignore[union-attr] # recorded says that it is there
+                torch.set_grad_enabled(True)  # type: ignore[union-attr] # likewise
 
     return kept
 

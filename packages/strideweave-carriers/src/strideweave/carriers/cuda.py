@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import forks
 from ..dtypes import DType
 from ..errors import ForkedProcessError
+from ..movement.interrupts import interrupts_deferred
 from .arguments import as_count, default_dtype
 from .sealed import sealed
 from .torch_storage import TorchStorage, allocate_flat, plain_torch
@@ -54,13 +55,13 @@ class CUDA(TorchStorage):
     def load_bytes(self, offset: int, into: memoryview) -> None:
         import torch
 
-        with plain_torch():
+        with interrupts_deferred(), plain_torch():
             piece = self.flat_bytes()[offset : offset + len(into)].cpu()
             torch.frombuffer(into, dtype=torch.uint8).copy_(piece)
 
     def store_bytes(self, offset: int, data: memoryview) -> None:
         import torch
 
-        with plain_torch():
+        with interrupts_deferred(), plain_torch():
             piece = torch.frombuffer(bytearray(data), dtype=torch.uint8)
             self.flat_bytes()[offset : offset + len(data)].copy_(piece)

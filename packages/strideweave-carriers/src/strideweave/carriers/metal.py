@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..dtypes import DType
+from ..movement.interrupts import interrupts_deferred
 from .arguments import as_count, default_dtype
 from .sealed import sealed
 from .torch_storage import TorchStorage, allocate_flat, plain_torch
@@ -30,12 +31,12 @@ class Metal(TorchStorage):
         super().__init__(kind, mutable, allocate_flat(as_count(size, "Metal size"), kind, "mps", empty))
 
     def load_bytes(self, offset: int, into: memoryview) -> None:
-        with plain_torch():
+        with interrupts_deferred(), plain_torch():
             into[:] = self.flat_bytes()[offset : offset + len(into)].cpu().numpy().tobytes()
 
     def store_bytes(self, offset: int, data: memoryview) -> None:
         import torch
 
-        with plain_torch():
+        with interrupts_deferred(), plain_torch():
             piece = torch.frombuffer(bytearray(data), dtype=torch.uint8)
             self.flat_bytes()[offset : offset + len(data)].copy_(piece)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .. import seam
 from ..dtypes import DType, as_dtype
+from ..movement.interrupts import interrupts_deferred
 from .arguments import as_count
 from .base import Carrier
 from .hostmemory import PAGE
@@ -91,7 +92,7 @@ class _Late:
     def __get__(self, carrier: TorchStorage, owner: type) -> torch.Tensor:
         pages, own = carrier._pages, vars(carrier)
         if pages is not None:
-            with plain_torch():
+            with interrupts_deferred(), plain_torch():
                 flat = pages.tensor(carrier._count, carrier._dtype)
             # The first of several threads decides.
             own.setdefault("_flat", flat)

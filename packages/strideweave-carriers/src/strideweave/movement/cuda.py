@@ -20,6 +20,7 @@ from .bursts import bursts_of, pieces_of
 from .captures import beside_captures
 from .completion import Completion
 from .cuda_lanes import Lane, NothingLeft, current_stream, lane, queued_on
+from .interrupts import interrupts_deferred
 from .pool import DEMAND, pool
 from .portions import Portions, fits_at_once, queue_in_turn
 from .staging import better_gathered, device_bytes, drain, fill
@@ -267,7 +268,7 @@ def _block(source: Carrier, target: Carrier, runs: Sequence[Run], device: int) -
     seam.enter("submit")
     refuse_capture(device)
     stream = current_stream(device)
-    with beside_captures(), plain_torch(), NothingLeft(stream):
+    with interrupts_deferred(), beside_captures(), plain_torch(), NothingLeft(stream):
         _copy_runs(source, target, runs)
         # Not an event: waiting for one yields the core, which adds a tenth of a millisecond.
         stream.synchronize()
@@ -280,7 +281,7 @@ def _enqueue(
     if driver.is_there() and _within_one_device(source, target):
         with NothingLeft(on.stream):
             return _copy_by_driver(source, target, runs, on)
-    with plain_torch(), queued_on(on.stream), NothingLeft(on.stream):
+    with interrupts_deferred(), plain_torch(), queued_on(on.stream), NothingLeft(on.stream):
         return _copy_runs(source, target, runs)
 
 

@@ -16,6 +16,7 @@ from ..carriers.torch_storage import TorchStorage, plain_torch
 from . import driver, parallel
 from .captures import beside_captures
 from .cuda_lanes import SLOT, SLOTS, Lane, NothingLeft
+from .interrupts import interrupts_deferred
 from .pool import checkpoint
 from .transfer import Run
 
@@ -82,7 +83,14 @@ def fill(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> Non
     """From the host's ``source`` into the device's ``target``; returns once every copy is queued on the lane."""
     import torch
 
-    with on.lock, beside_captures(), plain_torch(), torch.cuda.device(on.device), NothingLeft(on.stream):
+    with (
+        interrupts_deferred(),
+        on.lock,
+        beside_captures(),
+        plain_torch(),
+        torch.cuda.device(on.device),
+        NothingLeft(on.stream),
+    ):
         ring, goal = on.ring(), device_bytes(target)
         on.clear()
         for k, load in enumerate(loads(runs)):
@@ -125,7 +133,14 @@ def drain(source: Carrier, target: Carrier, runs: Sequence[Run], on: Lane) -> No
     """From the device's ``source`` into the host's ``target``; returns once everything is in place."""
     import torch
 
-    with on.lock, beside_captures(), plain_torch(), torch.cuda.device(on.device), NothingLeft(on.stream):
+    with (
+        interrupts_deferred(),
+        on.lock,
+        beside_captures(),
+        plain_torch(),
+        torch.cuda.device(on.device),
+        NothingLeft(on.stream),
+    ):
         ring, origin = on.ring(), device_bytes(source)
         on.clear()
         flying: list[tuple[int, Load]] = []

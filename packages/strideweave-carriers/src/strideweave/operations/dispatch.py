@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import seam
-from ..autograd.mode import is_grad_enabled
+from ..autograd.mode import is_grad_enabled, keeps_mode
 from ..autograd.node import Node
 from ..carriers.base import Carrier
 from ..carriers.definition import definition_of
@@ -18,6 +18,7 @@ from .kernels import family_of
 from .operation import Attributes, Operand, Operation, operation_named, operation_names
 
 
+@keeps_mode
 def apply(operation: Operation, operands: Sequence[Operand], attributes: Attributes) -> Tensor:
     """Run ``operation``: check operands, find the plan, compute, record one node.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...movement import driver
 from ...movement.captures import beside_captures
 from ...movement.cuda_lanes import current_stream
+from ...movement.interrupts import interrupts_deferred
 from .. import hostmemory
 from ..torch_storage import plain_torch
 
@@ -60,7 +61,7 @@ def settle_index(indices: tuple[int, ...], device: torch.device) -> torch.Tensor
     """``indices`` on the device, complete when this returns."""
     import torch
 
-    with plain_torch():
+    with interrupts_deferred(), plain_torch():
         made = _settled[indices, device] = torch.tensor(indices, dtype=torch.int64, device=device)
     _trim(_settled)
     return made
@@ -72,7 +73,7 @@ def _sent(indices: tuple[int, ...], device: torch.device) -> tuple[torch.Tensor,
 
     if len(indices) <= WORDS // 2 and driver.is_there():
         return sender_for(device).send(indices), None
-    with plain_torch():
+    with interrupts_deferred(), plain_torch():
         staged = torch.tensor(indices, dtype=torch.int64, device="cpu", pin_memory=True)
         return staged.to(device, non_blocking=True), staged
 
@@ -91,7 +92,7 @@ class Sender:
         self._stream, self._device = stream, device
         self.size = WORDS // 2
         """How many indices are sent at once at the most."""
-        with beside_captures(), plain_torch():
+        with interrupts_deferred(), beside_captures(), plain_torch():
             self._words = torch.empty(WORDS, dtype=torch.int64, device="cpu", pin_memory=True)
             self._sent = [driver.Event(stream) for _ in range(2)]
             self._fresh()
@@ -124,7 +125,7 @@ class Sender:
         """A tensor for as many indices as half of the words are."""
         import torch
 
-        with plain_torch():
+        with interrupts_deferred(), plain_torch():
             self._made = torch.empty(self.size, dtype=torch.int64, device=self._device)
         self._goal, self._used = self._made.data_ptr(), 0
 

@@ -12,6 +12,7 @@ from tilefoundry.ir.safetensors_header import Header, read_header
 from ...constructors import from_torch as seen
 from ...dtypes import SAFETENSORS, DType
 from ...layout import Layout
+from ...movement.interrupts import interrupts_deferred
 from ...tensor import Tensor
 from ..arguments import as_flag
 from ..base import Carrier
@@ -262,7 +263,7 @@ def _fits(layout: Layout, geometry: TileGeometry) -> bool:
 def _copied(source: torch.Tensor, geometry: TileGeometry, plain: Tensor) -> Carrier:
     """Tile after tile, each row-major, in the order of codes."""
     carrier = plain.carrier.allocate_like(geometry.slots, empty=True)
-    with plain_torch():
+    with interrupts_deferred(), plain_torch():
         split: list[int] = []
         for grid, tile in zip(geometry.grid_shape, geometry.tile_shape, strict=True):
             split += [grid, tile]

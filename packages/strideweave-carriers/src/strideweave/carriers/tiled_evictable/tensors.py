@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...dtypes import DType
+from ...movement.interrupts import interrupts_deferred
 from ...tensor import Tensor
 from .. import hostmemory
 from ..base import Carrier
@@ -70,7 +71,7 @@ def flat_values(carrier: Carrier) -> torch.Tensor:
 def tile_rows(slab: Slab, geometry: TileGeometry, dtype: DType) -> torch.Tensor:
     """The slab as bits, one row per tile; kept with the slab, whose storage never changes."""
     if slab.rows is None:
-        with plain_torch():
+        with interrupts_deferred(), plain_torch():
             rows = flat_bits(slab.carrier).view(slab.tiles, geometry.tile_slots)
             # Another thread that finds rows takes the words as there, so these come first.
             slab.wide = words(rows)
