@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import strideweave as sw
@@ -33,6 +33,7 @@ steps = st.lists(
 
 
 @given(steps)
+@example([("pin", 1, 0), ("look", 0, 0), ("unpin", 1, 0), ("look", 0, 1), ("drop", 1, 0)])
 def test_a_tile_is_needed_while_a_group_that_has_it_is_pinned(steps):
     table = resident_table()
     members = [(0, 1), (1, 2, 3), (3,), (0, 4)]

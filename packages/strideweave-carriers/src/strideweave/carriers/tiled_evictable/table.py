@@ -60,15 +60,16 @@ class Group:
         """One pin less."""
         self.pins -= 1
         if self._dropped and not self.pins:
-            self._unroot()
+            self.unroot()
 
     def drop(self) -> None:
         """Nobody will pin the group again."""
         self._dropped = True
         if not self.pins:
-            self._unroot()
+            self.unroot()
 
-    def _unroot(self) -> None:
+    def unroot(self) -> None:
+        """Let no record know the group any more."""
         if not self.rooted:
             return
         self.rooted = False
@@ -135,8 +136,8 @@ class TileRecord:
         for group in tuple(self.groups or ()):
             if group.pins:
                 return True
-            group.rooted = False
-            self.groups.pop(group)  # type: ignore[union-attr] # it gave the group
+            # By all its tiles: one that kept it would keep it for good once it is dropped.
+            group.unroot()
         return False
 
 
