@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from ...dtypes import DType, Float32, Int64
@@ -15,6 +15,9 @@ from .access import Access, Box, spans
 
 if TYPE_CHECKING:
     import torch
+
+Pairs = Iterator[tuple["torch.Tensor", "torch.Tensor"]]
+"""Factors from either side, one pair for each piece of the contracted mode."""
 
 
 def wide(dtype: DType) -> DType:
@@ -43,8 +46,8 @@ def products(a: Access, b: Access, places: Sequence[Box], dtype: DType) -> Itera
         a.read((x, z) for x, _ in places for z in depth) as left,
         b.read((y, z) for _, y in places for z in depth) as right,
     ):
-        one = _product if dtype.is_float else _integers
-        yield (one(left, right, box, depth, dtype) for box in places)
+        one, pairs = _product if dtype.is_float else _integers, zip(left, right, strict=False)
+        yield (one(islice(pairs, len(depth)), box, dtype, len(depth)) for box in places)
 
 
 def _depth(a: Access, b: Access) -> list[range]:
@@ -53,35 +56,24 @@ def _depth(a: Access, b: Access) -> list[range]:
     return spans(extent, (a.cuts(1), b.cuts(1)))
 
 
-def _product(
-    left: Iterator[torch.Tensor],
-    right: Iterator[torch.Tensor],
-    box: Box,
-    depth: Sequence[range],
-    dtype: DType,
-) -> torch.Tensor:
-    """One box of the product, summed over ``depth``, for each of which a factor is taken from either side."""
+def _product(pairs: Pairs, box: Box, dtype: DType, count: int) -> torch.Tensor:
+    """One box of the product, summed over ``count`` pairs of factors."""
+    result = Result(tuple(map(len, box)), dtype if count == 1 else wide(dtype))
     total = None
-    for z in depth:
-        views = [_contiguous(next(left)), _contiguous(next(right))]
-        result = Result(tuple(map(len, box)), dtype if len(depth) == 1 else wide(dtype))
-        piece = MATMUL.torch(views, {"contracted": (len(z), len(z))}, result)
+    for pair in pairs:
+        views = [_contiguous(view) for view in pair]
+        # Factors have their modes last first.
+        piece = MATMUL.torch(views, {"contracted": (len(views[0]), len(views[1]))}, result)
         total = piece if total is None else total.add_(piece)
     assert total is not None
     return total
 
 
-def _integers(
-    left: Iterator[torch.Tensor],
-    right: Iterator[torch.Tensor],
-    box: Box,
-    depth: Sequence[range],
-    dtype: DType,
-) -> torch.Tensor:
+def _integers(pairs: Pairs, box: Box, dtype: DType, count: int) -> torch.Tensor:
     """``_product`` of integers: exact, whatever a sum passes on its way."""
-    wrapped, near = integer_products(next(left), next(right))
-    for _ in depth[1:]:
-        more = integer_products(next(left), next(right))
+    wrapped, near = integer_products(*next(pairs))
+    for pair in pairs:
+        more = integer_products(*pair)
         wrapped.add_(more[0])
         near.add_(more[1])
     return unwrapped("matmul", wrapped, near, dtype)
