@@ -6,14 +6,13 @@ import os
 import weakref
 from collections.abc import Iterable
 
-from tilefoundry.ir.safetensors_header import read_header
-
 from .. import seam
-from ..dtypes import SAFETENSORS, DType, as_dtype
+from ..dtypes import DType, as_dtype
 from .arguments import as_count, default_dtype
 from .base import Carrier
 from .extents import Extent, Extents
 from .sealed import sealed
+from .stored import stored
 
 
 @sealed
@@ -103,17 +102,8 @@ class FileBacked(Carrier):
             TypeError: the tensor's type has no twin here.
             tilefoundry.ir.safetensors_header.HeaderError: the file is damaged or something else.
         """
-        header = read_header(path)
-        if name not in header.tensors:
-            some = ", ".join(sorted(header.tensors)[:8])
-            raise KeyError(f"{os.fspath(path)}: has no tensor {name!r}; it has {some}")
-        entry = header.tensors[name]
-        if entry.dtype not in SAFETENSORS:
-            raise TypeError(
-                f"{name}: {entry.dtype} has no twin here; expected one of {', '.join(SAFETENSORS)}"
-            )
-        begin, end = header.span(name)
-        return cls.from_extents([(path, begin, end - begin)], SAFETENSORS[entry.dtype])
+        found = stored(path, name)
+        return cls.from_extents([(found.path, found.begin, found.end - found.begin)], found.dtype)
 
     @property
     def filename(self) -> str | None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from tilefoundry.ir.safetensors_header import Header, read_header
+from tilefoundry.ir.safetensors_header import Header
 
 from ...constructors import from_torch as seen
-from ...dtypes import SAFETENSORS, DType
 from ...layout import Layout
 from ...movement.interrupts import interrupts_deferred
 from ...tensor import Tensor
@@ -18,6 +17,7 @@ from ..arguments import as_flag
 from ..base import Carrier
 from ..cpu import CPU
 from ..file_backed import FileBacked
+from ..stored import Stored, stored
 from ..torch_storage import plain_torch
 from .coordinates import read_components
 from .geometry import TileGeometry
@@ -106,7 +106,7 @@ def from_safetensors(
     options: Any,
 ) -> Tensor:
     """See ``TiledEvictable.from_safetensors``."""
-    found, what = _stored(path, name)
+    found, what = _all_stored(path, name)
     shape = found[0].shape if isinstance(name, str) else (len(found), *found[0].shape)
     geometry = geometry_for(shape, tile_shape, what)
     require_contiguous_tiles(geometry, what)
@@ -117,21 +117,12 @@ def from_safetensors(
     return carrier._handed_out(row_major_layout(geometry))
 
 
-class _Stored(NamedTuple):
-    """A tensor of a safetensors file, and where its bytes begin there."""
-
-    path: str
-    begin: int
-    dtype: DType
-    shape: tuple[int, ...]
-
-
-def _stored(path: Any, name: Any) -> tuple[list[_Stored], str]:
+def _all_stored(path: Any, name: Any) -> tuple[list[Stored], str]:
     """The tensor, or the tensors of one shape and type that make a stack; what messages call it."""
     names = [name] if isinstance(name, str) else _names(name)
     paths = _paths(path, len(names))
     headers: dict[str, Header] = {}
-    found = [_entry(headers, p, n) for p, n in zip(paths, names, strict=True)]
+    found = [stored(p, n, headers) for p, n in zip(paths, names, strict=True)]
     for one, its in zip(found, names, strict=True):
         if (one.shape, one.dtype) != (found[0].shape, found[0].dtype):
             raise ValueError(
@@ -179,21 +170,7 @@ def _names(names: Any) -> list[str]:
     return found
 
 
-def _entry(headers: dict[str, Header], path: str, name: str) -> _Stored:
-    header = headers.get(path)
-    if header is None:
-        header = headers[path] = read_header(path)
-    if name not in header.tensors:
-        known = sorted(header.tensors)
-        more = f" and {len(known) - 8} more" if len(known) > 8 else ""
-        raise KeyError(f"{path}: has no tensor {name!r}; it has {', '.join(known[:8])}{more}")
-    entry = header.tensors[name]
-    if entry.dtype not in SAFETENSORS:
-        raise TypeError(f"{name}: {entry.dtype} has no twin here; expected one of {', '.join(SAFETENSORS)}")
-    return _Stored(path, header.span(name)[0], SAFETENSORS[entry.dtype], tuple(entry.shape))
-
-
-def _tile_ranges(geometry: TileGeometry, found: list[_Stored]) -> Iterator[tuple[str, int, int]]:
+def _tile_ranges(geometry: TileGeometry, found: list[Stored]) -> Iterator[tuple[str, int, int]]:
     """The file's range of each tile in turn, several where it reaches over tensors of a stack."""
     item = found[0].dtype.itemsize
     each = prod(geometry.logical_shape) // len(found)
